@@ -1,0 +1,79 @@
+"""Entry point: prints the root help from a literal table and loads one command's module on demand."""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from hemostat.errors import HemostatError, UnknownNameError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+# name -> (module, line of help); a literal, because loading every command for its help costs over 100 ms
+COMMANDS = {
+    "recipe": ("hemostat.cli.recipe", "what do my one-device hyper-parameters become on N devices?"),
+    "train": ("hemostat.cli.train", "run a task file on 1..N processes, guarded and recorded"),
+    "runs": ("hemostat.cli.runs", "which commit, data and parameters gave which result?"),
+}
+
+
+def root_help() -> str:
+    """The text of `hemostat --help`."""
+    width = max(map(len, COMMANDS))
+    lines = [f"  {name:<{width}}  {line}" for name, (_, line) in COMMANDS.items()]
+    return "\n".join(
+        [
+            "Usage: hemostat COMMAND [ARGS]...",
+            "",
+            "Take a model from one device to many without bleeding money.",
+            "",
+            *lines,
+            "",
+            "hemostat COMMAND --help shows a command's own flags; hemostat --version the version.",
+        ]
+    )
+
+
+def run(argv: Sequence[str]) -> int:
+    """Run one command line.
+
+    Args:
+        argv: the words after `hemostat`.
+
+    Returns:
+        The exit status: 0 clean, 1 findings, 2 usage, 3 environment or run failure, 4 stopped by a guard,
+        5 budget, 75 saved after a signal.
+    """
+    if not argv or argv[0] in ("--help", "-h", "help"):
+        print(root_help())
+        return 0 if argv else 2
+    if argv[0] == "--version":
+        from hemostat import __version__
+
+        print(f"hemostat {__version__}")
+        return 0
+    try:
+        if argv[0] not in COMMANDS:
+            raise UnknownNameError("command", argv[0], COMMANDS)
+        return _invoke(argv[0], list(argv[1:]))
+    except HemostatError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return error.exit_status
+
+
+def _invoke(name: str, args: list[str]) -> int:
+    import typer
+
+    command = typer.main.get_command(import_module(COMMANDS[name][0]).app)
+    try:
+        command(args=args, prog_name=f"hemostat {name}")
+    except SystemExit as leave:  # typer reports its own usage errors and typer.Exit this way
+        return leave.code if isinstance(leave.code, int) else int(leave.code is not None)
+    return 0
+
+
+def main() -> None:
+    """What the `hemostat` script calls."""
+    sys.exit(run(sys.argv[1:]))
