@@ -1,4 +1,4 @@
-"""Settings: a TOML file, then `--set a.b=c`, decoded into frozen structs; `Resolved` is a value with its reason."""
+"""Settings: TOML, then `--set a.b=c`, decoded into frozen structs; `Resolved` is a value with its reason."""
 
 from __future__ import annotations
 
