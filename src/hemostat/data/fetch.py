@@ -1,0 +1,214 @@
+"""A user's data set as one function from int64 indices to a batch, with the cheapest way it offers."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn
+
+import torch
+from torch import Tensor
+from torch.utils.data import (
+    DataLoader,
+    DistributedSampler,
+    IterableDataset,
+    RandomSampler,
+    SequentialSampler,
+    Subset,
+    TensorDataset,
+)
+from torch.utils.data import default_collate as torch_collate
+
+from hemostat.data.blame import said, user_line
+from hemostat.errors import HemostatWarning, TaskError
+
+Fetch = Callable[[Tensor], Any]
+Collate = Callable[[Any], Any]
+_PLAIN_SAMPLERS = (RandomSampler, SequentialSampler, DistributedSampler)
+
+
+class Source:
+    """A data set that can be fetched from in batches.
+
+    Args:
+        dataset: anything with `__len__` and `__getitem__`, or a DataLoader around such a data set (its
+            `dataset` and `collate_fn` are used; order and batch size are hemostat's own).
+        role: the method of the task it came from, for messages.
+
+    Attributes:
+        num_samples: its length.
+        fetch: int64 tensor of shape (n,) -> a batch of n samples.
+
+    Raises:
+        TaskError: iterable, empty, or not a data set; the message says how to mend it.
+
+    Examples:
+        >>> source = Source([(torch.tensor([float(i)]), i) for i in range(5)])
+        >>> source.fetch(torch.tensor([3, 1]))
+        [tensor([[3.],
+                [1.]]), tensor([3, 1])]
+    """
+
+    def __init__(self, dataset: Any, role: str = "train_data") -> None:
+        self.role = role
+        dataset, collate = _unwrap(dataset, role)
+        self.dataset = dataset
+        self.num_samples = _size(dataset, role)
+        if self.num_samples == 0:
+            raise TaskError(
+                f"{role} has 0 samples: there is nothing to read. Check its path and its filters."
+            )
+        self.fetch: Fetch = _fetcher(dataset, collate, role)
+
+    def __len__(self) -> int:
+        return self.num_samples
+
+
+def _unwrap(dataset: Any, role: str) -> tuple[Any, Collate | None]:
+    """Take the data set and its own collation, if any, out of a DataLoader."""
+    if not isinstance(dataset, DataLoader):
+        return dataset, None
+    if isinstance(dataset.dataset, IterableDataset):
+        return dataset.dataset, None
+    if dataset.batch_size is None and dataset.batch_sampler is None:
+        raise TaskError(
+            f"{role} is a DataLoader with batch_size=None: its items are batches already. "
+            f"Return the data set of single samples instead."
+        )
+    sampler = dataset.sampler
+    own_batches = type(dataset.batch_sampler).__name__ != "BatchSampler"
+    if own_batches or not isinstance(sampler, _PLAIN_SAMPLERS):
+        name = type(dataset.batch_sampler if own_batches else sampler).__name__
+        raise TaskError(
+            f"{role} is a DataLoader with a {name}: hemostat orders the samples itself and would ignore it. "
+            f"Put the choice into the data set (for example torch.utils.data.Subset) and return that."
+        )
+    if dataset.num_workers:
+        warnings.warn(
+            f"{role}: num_workers={dataset.num_workers} is not used; one thread reads ahead where that helps",
+            HemostatWarning,
+            stacklevel=2,
+        )
+    collate = dataset.collate_fn
+    return dataset.dataset, None if collate is torch_collate else collate
+
+
+def _size(dataset: Any, role: str) -> int:
+    kind = type(dataset).__name__
+    if isinstance(dataset, IterableDataset) or (
+        hasattr(dataset, "__iter__") and not hasattr(dataset, "__getitem__")
+    ):
+        raise TaskError(
+            f"{role} is iterable only ({kind}): samples are fetched by index here. "
+            f"Read it into a list, or give it __len__ and __getitem__."
+        )
+    if isinstance(dataset, tuple) and any(isinstance(part, Tensor) for part in dataset):
+        raise TaskError(
+            f"{role} is a tuple of {len(dataset)} tensors: that is no data set. "
+            f"Return torch.utils.data.TensorDataset(*tensors)."
+        )
+    if dataset is None or isinstance(dataset, (dict, str, bytes)) or not hasattr(dataset, "__getitem__"):
+        raise TaskError(
+            f"{role} returned {'None' if dataset is None else kind}: it must be a data set. "
+            f"Return something with __len__ and __getitem__, such as a TensorDataset or a list of samples."
+        )
+    try:
+        return len(dataset)
+    except TypeError:
+        raise TaskError(
+            f"{role} ({kind}) has no length: the length of an epoch must be known. Give it __len__."
+        ) from None
+
+
+def _fetcher(dataset: Any, collate: Collate | None, role: str) -> Fetch:
+    if collate is None:
+        tensors = _tensors(dataset)
+        if tensors is not None:
+            return _from_tensors(tensors)
+        if isinstance(dataset, Subset) and type(dataset).__getitem__ is Subset.__getitem__:
+            return _from_subset(dataset, role)
+    if callable(getattr(dataset, "__getitems__", None)):
+        return _from_getitems(dataset, collate, role)
+    return _from_getitem(dataset, collate, role)
+
+
+def _tensors(dataset: Any) -> tuple[Tensor, ...] | None:
+    """The tensors of a TensorDataset that nobody has taught other ways."""
+    if not isinstance(dataset, TensorDataset) or hasattr(dataset, "__getitems__"):
+        return None
+    return dataset.tensors if type(dataset).__getitem__ is TensorDataset.__getitem__ else None
+
+
+def _from_tensors(tensors: tuple[Tensor, ...]) -> Fetch:
+    select = torch.index_select
+    if len(tensors) == 2:  # the usual pair, without the cost of a loop
+        first, second = tensors
+        return lambda indices: (select(first, 0, indices), select(second, 0, indices))
+    return lambda indices: tuple([select(tensor, 0, indices) for tensor in tensors])
+
+
+def _from_subset(dataset: Subset[Any], role: str) -> Fetch:
+    inner = _fetcher(dataset.dataset, None, role)
+    chosen = torch.as_tensor(dataset.indices, dtype=torch.int64)
+    return lambda indices: inner(chosen[indices])
+
+
+def _from_getitems(dataset: Any, collate: Collate | None, role: str) -> Fetch:
+    def fetch(indices: Tensor) -> Any:
+        wanted = indices.tolist()
+        try:
+            got = dataset.__getitems__(wanted)
+        except Exception as error:  # noqa: BLE001 - the user's code may raise anything
+            _blame(error, role, f"__getitems__ of {len(wanted)} samples, first index {wanted[0]}")
+        if collate is None and not isinstance(got, list):
+            return got  # already a batch
+        return _collated(got, collate, role, wanted)
+
+    return fetch
+
+
+def _from_getitem(dataset: Any, collate: Collate | None, role: str) -> Fetch:
+    def fetch(indices: Tensor) -> Any:
+        wanted = indices.tolist()
+        samples: list[Any] = []
+        append = samples.append
+        index = -1
+        try:
+            for index in wanted:
+                append(dataset[index])
+        except Exception as error:  # noqa: BLE001 - the user's code may raise anything
+            _blame(error, role, f"sample {index}")
+        return _collated(samples, collate, role, wanted)
+
+    return fetch
+
+
+def _collated(samples: Any, collate: Collate | None, role: str, wanted: Sequence[int]) -> Any:
+    try:
+        return collate_samples(samples) if collate is None else collate(samples)
+    except Exception as error:
+        if collate is not None:
+            _blame(error, role, f"collate_fn of {len(wanted)} samples, first index {wanted[0]}")
+        raise TaskError(
+            f"{role}: samples {', '.join(map(str, wanted[:4]))}{' ...' if len(wanted) > 4 else ''} cannot be "
+            f"stacked into a batch ({said(error)}). Give all samples one shape, or return a DataLoader with "
+            f"your collate_fn."
+        ) from error
+
+
+def collate_samples(samples: list[Any]) -> Any:
+    """torch's own collation, with a shorter way for the commonest sample: a pair of tensors."""
+    first = samples[0]
+    if type(first) is tuple and all(type(part) is Tensor for part in first):
+        return [torch.stack(parts) for parts in zip(*samples, strict=True)]
+    return torch_collate(samples)
+
+
+def _blame(error: Exception, role: str, what: str) -> NoReturn:
+    if isinstance(error, TaskError):
+        raise error
+    where = user_line(error)
+    raise TaskError(
+        f"{role}: {what} raised {said(error)}{f' at {where}' if where else ''}. "
+        f"Mend the data set, or leave that sample out."
+    ) from error

@@ -1,0 +1,241 @@
+"""The loaders: micro-batches for training and for evaluation, on one rank of any number."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Iterator
+from time import perf_counter
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from hemostat.data.fetch import Fetch, Source
+from hemostat.data.order import Order
+from hemostat.data.prefetch import ReadAhead
+from hemostat.data.waits import Waits
+from hemostat.data.windows import Feed, Window, ceil_div, num_micro_batches, share, windows
+from hemostat.errors import FieldError
+
+BLOCK_POSITIONS: Final = 4096  # the permutation costs 0.08 us a position in blocks, 3 us one by one
+PROBE_FETCHES: Final = 8
+READ_AHEAD_FROM_S: Final = 150e-6  # a hop between threads costs 40 to 50 us, so cheaper fetches stay here
+
+
+class MicroBatch(NamedTuple):
+    """What one rank computes on before it looks for the next one.
+
+    Attributes:
+        data: a tree of tensors, as the data set gives it.
+        num_samples: real samples in it on this rank; 0 marks a filler that must weigh nothing.
+        window_samples: real samples of the whole window, over all ranks.
+        last: the last micro-batch of its window.
+        position: samples consumed by all ranks once this window has been applied.
+    """
+
+    data: Any
+    num_samples: int
+    window_samples: int
+    last: bool
+    position: int
+
+
+class _Job(NamedTuple):
+    """A micro-batch that has not been fetched yet."""
+
+    indices: Tensor
+    num_samples: int
+    window_samples: int
+    last: bool
+    position: int
+
+
+class TrainLoader:
+    """Micro-batches of a run from `start_samples` to its end, over as many epochs as that takes.
+
+    The ordered global batches are the same for any number of ranks: rank r of W takes the contiguous part
+    `[w*r//W, w*(r+1)//W)` of a window of w samples. Every rank yields the same number of micro-batches.
+    Iterating a second time starts again at `start_samples`.
+
+    Args:
+        dataset: a data set, a DataLoader, or a `Source`.
+        feed: sizes, seed and rank.
+        start_samples: samples that all ranks together have consumed already.
+
+    Attributes:
+        waits: how long the consumer waited.
+        num_samples: size of the data set.
+
+    Raises:
+        TaskError: the data set cannot be used, is empty, or has fewer samples than there are ranks.
+        FieldError: a number that breaks a rule.
+
+    Examples:
+        >>> from torch.utils.data import TensorDataset
+        >>> data = TensorDataset(torch.arange(10.0))
+        >>> loader = TrainLoader(data, Feed(seed=0, global_batch=4, accumulation=2, total_samples=10))
+        >>> [(batch.num_samples, batch.last, batch.position) for batch in loader]
+        [(2, False, 4), (2, True, 4), (2, False, 8), (2, True, 8), (2, True, 10)]
+    """
+
+    def __init__(self, dataset: Any, feed: Feed, *, start_samples: int = 0) -> None:
+        source = dataset if isinstance(dataset, Source) else Source(dataset, "train_data")
+        feed.check(source.num_samples)
+        if start_samples < 0:
+            raise FieldError("start_samples", start_samples, "must not be negative", "0 is the start.")
+        self.source = source
+        self.feed = feed
+        self.start_samples = start_samples
+        self.num_samples = source.num_samples
+        self.waits = Waits()
+        self._order = Order(source.num_samples, feed.seed)
+
+    def __iter__(self) -> Iterator[MicroBatch]:
+        return _deliver(self._jobs(), self.source.fetch, self.waits)
+
+    def _jobs(self) -> Iterator[_Job]:
+        for block in self._blocks():
+            indices = torch.from_numpy(self._block_indices(block))
+            used = 0
+            for window in block:
+                size = window.stop - window.start
+                low, high = share(size, self.feed.rank, self.feed.num_ranks)
+                mine = high - low
+                own = indices[used : used + max(mine, 1)]
+                used += max(mine, 1)
+                parts = num_micro_batches(self.feed, size)
+                for part in range(parts):
+                    start, stop = share(mine, part, parts)
+                    chosen = own[start:stop] if stop > start else own[:1]
+                    yield _Job(chosen, stop - start, size, part == parts - 1, window.position)
+
+    def _blocks(self) -> Iterator[list[Window]]:
+        """Runs of windows of one epoch, about `BLOCK_POSITIONS` samples of this rank; the first is short."""
+        block: list[Window] = []
+        held = limit = 0
+        for window in windows(self.feed, self.num_samples, self.start_samples):
+            if block and (held >= limit or window.epoch != block[0].epoch):
+                yield block
+                block, held, limit = [], 0, BLOCK_POSITIONS
+            block.append(window)
+            held += ceil_div(window.stop - window.start, self.feed.num_ranks)
+        if block:
+            yield block
+
+    def _block_indices(self, block: list[Window]) -> NDArray[np.int64]:
+        """Samples of this rank for a run of windows; one without any gives its first one, as a filler."""
+        feed = self.feed
+        if feed.num_ranks == 1:
+            return self._order.indices(block[0].epoch, block[0].start, block[-1].stop)
+        ranges = []
+        for window in block:
+            low, high = share(window.stop - window.start, feed.rank, feed.num_ranks)
+            start, stop = (window.start + low, window.start + high) if high > low else (window.start,) * 2
+            ranges.append(np.arange(start, max(stop, start + 1)))
+        return self._order.at(block[0].epoch, np.concatenate(ranges))
+
+
+class EvalLoader:
+    """Every row exactly once over all ranks, in order, with the same number of batches on each rank.
+
+    A rank that has no more rows yields fillers: one real row, `num_samples` 0. More ranks than rows are fine.
+    Here a window is the i-th batch of all ranks.
+
+    Args:
+        dataset: a data set, a DataLoader, or a `Source`.
+        micro_batch: rows in a batch of one rank.
+        rank: this rank, among the data-parallel ones.
+        num_ranks: number of data-parallel ranks.
+
+    Raises:
+        TaskError: the data set cannot be used or is empty.
+        FieldError: a number that breaks a rule.
+
+    Examples:
+        >>> rows = [EvalLoader([0, 1, 2, 3, 4], rank=rank, num_ranks=2, micro_batch=2) for rank in range(2)]
+        >>> [[(batch.data.tolist(), batch.num_samples) for batch in rank] for rank in rows]
+        [[([0, 1], 2), ([0], 0)], [([2, 3], 2), ([4], 1)]]
+    """
+
+    def __init__(self, dataset: Any, *, micro_batch: int, rank: int = 0, num_ranks: int = 1) -> None:
+        self.source = dataset if isinstance(dataset, Source) else Source(dataset, "val_data")
+        if micro_batch < 1:
+            raise FieldError("micro_batch", micro_batch, "must be at least 1", "Give a positive number.")
+        if not 0 <= rank < num_ranks:
+            raise FieldError("rank", rank, f"must lie in 0..{num_ranks - 1}", "Ranks count from 0.")
+        self.micro_batch = micro_batch
+        self.rank = rank
+        self.num_ranks = num_ranks
+        self.num_samples = self.source.num_samples
+        self.waits = Waits()
+
+    def __len__(self) -> int:
+        """Number of batches, the same on every rank."""
+        return ceil_div(ceil_div(self.num_samples, self.num_ranks), self.micro_batch)
+
+    def __iter__(self) -> Iterator[MicroBatch]:
+        return _deliver(self._jobs(), self.source.fetch, self.waits)
+
+    def _jobs(self) -> Iterator[_Job]:
+        bounds = [share(self.num_samples, rank, self.num_ranks) for rank in range(self.num_ranks)]
+        sizes = [high - low for low, high in bounds]
+        low, high = bounds[self.rank]
+        filler = torch.tensor([min(low, self.num_samples - 1)])
+        position = 0
+        for number in range(len(self)):
+            done = number * self.micro_batch
+            over_all = sum(max(0, min(self.micro_batch, size - done)) for size in sizes)
+            position += over_all
+            start, stop = low + done, min(low + done + self.micro_batch, high)
+            indices = torch.arange(start, stop) if stop > start else filler
+            yield _Job(indices, max(0, stop - start), over_all, number == len(self) - 1, position)
+
+
+def _fetched(job: _Job, fetch: Fetch) -> MicroBatch:
+    return MicroBatch(fetch(job[0]), job[1], job[2], job[3], job[4])
+
+
+def _deliver(jobs: Iterator[_Job], fetch: Fetch, waits: Waits) -> Iterator[MicroBatch]:
+    """Fetch here at first; where that proves dear, let a thread read ahead."""
+    costs: list[float] = []
+    asked = perf_counter()
+    for job in jobs:
+        began = perf_counter()
+        batch = _fetched(job, fetch)
+        ended = perf_counter()
+        waits.add(ended - asked, ended - began)
+        yield batch
+        if len(costs) < PROBE_FETCHES:
+            costs.append(ended - began)
+            if len(costs) == PROBE_FETCHES and statistics.median(costs) > READ_AHEAD_FROM_S:
+                break
+        asked = perf_counter()
+    else:
+        return
+    yield from _deliver_ahead(jobs, fetch, waits)
+
+
+def _deliver_ahead(jobs: Iterator[_Job], fetch: Fetch, waits: Waits) -> Iterator[MicroBatch]:
+    ahead = ReadAhead(_make(jobs, fetch))
+    try:
+        while True:
+            asked = perf_counter()
+            made = next(ahead, None)
+            if made is None:
+                return
+            batch, fetch_s = made
+            waits.add(perf_counter() - asked, fetch_s)
+            yield batch
+    finally:
+        ahead.close()
+
+
+def _make(jobs: Iterator[_Job], fetch: Fetch) -> Callable[[], tuple[MicroBatch, float]]:
+    def make() -> tuple[MicroBatch, float]:
+        job = next(jobs)
+        began = perf_counter()
+        return _fetched(job, fetch), perf_counter() - began
+
+    return make

@@ -1,0 +1,125 @@
+"""Which positions of the order belong to which step, rank and micro-batch: plain integer arithmetic."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from hemostat.config import Config
+from hemostat.errors import FieldError, TaskError
+
+
+class Feed(Config, frozen=True, kw_only=True):
+    """What one rank of a run must be fed.
+
+    Attributes:
+        seed: seed of the order.
+        global_batch: samples in one optimizer step, over all ranks.
+        total_samples: where the run ends, in samples over all ranks and epochs.
+        accumulation: micro-batches in one step on one rank.
+        rank: this rank, among the data-parallel ones.
+        num_ranks: number of data-parallel ranks.
+    """
+
+    seed: int
+    global_batch: int
+    total_samples: int
+    accumulation: int = 1
+    rank: int = 0
+    num_ranks: int = 1
+
+    def check(self, num_samples: int) -> None:
+        """Refuse what cannot be fed. Every rank comes to the same answer, so none is left waiting.
+
+        Raises:
+            FieldError: a number that breaks a rule.
+            TaskError: fewer samples than ranks.
+        """
+        for name in ("global_batch", "total_samples", "accumulation", "num_ranks"):
+            if getattr(self, name) < 1:
+                raise FieldError(name, getattr(self, name), "must be at least 1", "Give a positive number.")
+        if not 0 <= self.rank < self.num_ranks:
+            raise FieldError("rank", self.rank, f"must lie in 0..{self.num_ranks - 1}", "Ranks count from 0.")
+        if num_samples < self.num_ranks:
+            raise TaskError(
+                f"train_data has {num_samples} samples for {self.num_ranks} ranks: "
+                f"each rank needs one at least. Use at most {num_samples} ranks, or more data."
+            )
+        if self.global_batch < self.num_ranks:
+            raise FieldError(
+                "global_batch",
+                self.global_batch,
+                f"is smaller than the number of ranks ({self.num_ranks})",
+                f"Use at least {self.num_ranks}, or fewer ranks.",
+            )
+
+
+class Window(NamedTuple):
+    """The samples of one optimizer step: positions `start .. stop - 1` of one epoch.
+
+    Attributes:
+        epoch: number of the epoch, from 0.
+        start: first position in the epoch.
+        stop: position after the last.
+        position: samples consumed by all ranks once this window has been applied.
+    """
+
+    epoch: int
+    start: int
+    stop: int
+    position: int
+
+
+def windows(feed: Feed, num_samples: int, start_samples: int = 0) -> Iterator[Window]:
+    """The windows from `start_samples` to the end of the run; none crosses the end of an epoch.
+
+    Examples:
+        >>> feed = Feed(seed=0, global_batch=4, total_samples=17)
+        >>> [(w.epoch, w.start, w.stop) for w in windows(feed, num_samples=10)]
+        [(0, 0, 4), (0, 4, 8), (0, 8, 10), (1, 0, 4), (1, 4, 7)]
+    """
+    position = start_samples
+    while position < feed.total_samples:
+        epoch, start = divmod(position, num_samples)
+        full = (start // feed.global_batch + 1) * feed.global_batch
+        stop = min(full, num_samples, start + feed.total_samples - position)
+        position += stop - start
+        yield Window(epoch, start, stop, position)
+
+
+def share(num_items: int, part: int, num_parts: int) -> tuple[int, int]:
+    """Bounds of one of `num_parts` contiguous, even parts of `num_items`.
+
+    Examples:
+        >>> [share(10, part, 3) for part in range(3)]
+        [(0, 3), (3, 6), (6, 10)]
+    """
+    return num_items * part // num_parts, num_items * (part + 1) // num_parts
+
+
+def num_micro_batches(feed: Feed, window_samples: int) -> int:
+    """Micro-batches of one window, the same on every rank.
+
+    A full window has `accumulation` of them. A ragged one has only as many as its samples need at the usual
+    micro-batch, so that no rank computes on nothing.
+
+    Examples:
+        >>> feed = Feed(seed=0, global_batch=64, total_samples=1000, accumulation=4, num_ranks=2)
+        >>> num_micro_batches(feed, 64), num_micro_batches(feed, 20)
+        (4, 2)
+    """
+    largest = ceil_div(window_samples, feed.num_ranks)
+    if window_samples == feed.global_batch:
+        return min(feed.accumulation, largest)
+    micro_batch = ceil_div(ceil_div(feed.global_batch, feed.num_ranks), feed.accumulation)
+    return ceil_div(largest, micro_batch)
+
+
+def ceil_div(number: int, divisor: int) -> int:
+    """Quotient rounded up, in integers.
+
+    Examples:
+        >>> ceil_div(7, 2)
+        4
+    """
+    return -(-number // divisor)
