@@ -15,7 +15,10 @@ T = TypeVar("T", bound=msgspec.Struct)
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Base of every settings struct: frozen, keyword-only, unknown keys refused. `None` means "derive it"."""
+    """Base of every settings struct: frozen, unknown keys refused; `None` means "derive it".
+
+    Subclasses write `kw_only=True` themselves: msgspec does not inherit it.
+    """
 
 
 class Resolved(msgspec.Struct, frozen=True, kw_only=True):
@@ -124,8 +127,13 @@ def decode(cls: type[T], values: Mapping[str, Any], prefix: str = "") -> T:
     for name in values:
         if name not in known:
             raise UnknownNameError("--set" if not prefix else prefix.rstrip("."), name, known)
+    plain = dict(values)
+    for name, value in values.items():
+        kind = known[name].type
+        if isinstance(value, Mapping) and isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+            plain[name] = decode(kind, value, f"{prefix}{name}.")  # so that messages name the inner field
     try:
-        return msgspec.convert(dict(values), cls)
+        return msgspec.convert(plain, cls)
     except msgspec.ValidationError as error:
         reason, _, path = str(error).partition(" - at `$")
         field = path.strip("`.").split(".")[0].split("[")[0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 
 from hemostat.errors import FieldError
@@ -13,7 +14,7 @@ _BYTES = {"": 1, "B": 1} | {
     for suffix, base in (("iB", 1024), ("B", 1000))
 }
 _BYTES["kB"] = 1000
-_SECONDS = {"": 1.0, "ms": 1e-3, "s": 1.0, "min": 60.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_SECONDS = {"": 1.0, "us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _COUNTS = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "B": 1e9, "G": 1e9, "T": 1e12}
 
 
@@ -21,7 +22,10 @@ def _split(field: str, text: str, example: str) -> tuple[float, str]:
     match = _NUMBER.fullmatch(text)
     if match is None:
         raise FieldError(field, text, "must be a number with a unit", f"Write it like {example}.")
-    return float(match[1].replace("_", "")), match[2]
+    number = float(match[1].replace("_", ""))
+    if math.isinf(number):
+        raise FieldError(field, text, "is too large a number", f"Write it like {example}.")
+    return number, match[2]
 
 
 def _scaled(field: str, text: str, table: dict[str, float], example: str) -> float:
@@ -68,10 +72,10 @@ def parse_usd(text: str, field: str = "usd") -> float:
         FieldError: not an amount.
 
     Examples:
-        >>> parse_usd("$40"), parse_usd("12.5 USD"), parse_usd("3")
-        (40.0, 12.5, 3.0)
+        >>> parse_usd("$40"), parse_usd("12.5 USD"), parse_usd("1,234.50")
+        (40.0, 12.5, 1234.5)
     """
-    stripped = text.strip().removeprefix("$")
+    stripped = re.sub(r"(?<=\d),(?=\d{3}(?!\d))", "", text.strip().removeprefix("$"))  # "4,50" is not 450
     number, unit = _split(field, stripped, '"$40"')
     if unit not in ("", "USD", "usd"):
         raise FieldError(field, text, "is not an amount of US dollars", 'Write it like "$40".')
@@ -101,7 +105,7 @@ def format_bytes(num_bytes: float) -> str:
     if abs(num_bytes) < 1024:
         return f"{num_bytes:.0f} B"
     for power, unit in enumerate(("KiB", "MiB", "GiB"), start=1):
-        if abs(num_bytes) < 1024 ** (power + 1):
+        if abs(num_bytes) < 1023.95 * 1024**power:
             return f"{num_bytes / 1024**power:.1f} {unit}"
     return f"{num_bytes / 1024**4:.1f} TiB"
 
@@ -113,9 +117,10 @@ def format_seconds(seconds: float) -> str:
         >>> [format_seconds(s) for s in (0.0021, 3.26, 75, 5400, 200_000)]
         ['2.1 ms', '3.3 s', '1m15s', '1h30m', '2d07h']
     """
-    if seconds < 1:
-        return f"{seconds * 1e3:.1f} ms"
-    if seconds < 60:
+    for scale, unit in ((1e-6, "us"), (1e-3, "ms")):
+        if 0 < seconds < 999.95 * scale:
+            return f"{seconds / scale:.1f} {unit}"
+    if seconds < 59.95:
         return f"{seconds:.1f} s"
     total = round(seconds)
     if total < 3600:
@@ -143,7 +148,7 @@ def format_count(count: float) -> str:
         ['12', '1.5k', '320M', '1.2T']
     """
     for limit, suffix in ((1e12, "T"), (1e9, "B"), (1e6, "M"), (1e3, "k")):
-        if abs(count) >= limit:
+        if abs(count) >= (limit if limit == 1e3 else 0.9995 * limit):  # 999,999 is 1M, not 1e+03k
             return f"{count / limit:.3g}{suffix}"
     return f"{count:.4g}"
 
