@@ -1,0 +1,103 @@
+"""RunRecord: one run, read from its directory; big parts are read when asked for."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from hemostat.errors import RecordError
+from hemostat.track.control import write_control
+from hemostat.track.exits import read_exit
+from hemostat.track.files import read_json
+from hemostat.track.metrics import last_position, metric_files, metric_names, read_metric
+
+# a run that has written nothing for this long is not called running any more
+_SILENT_S = 120.0
+
+
+class RunRecord:
+    """One run.
+
+    Attributes:
+        id: the run id, also the folder's name.
+        path: the run directory.
+        headline: run.json without its bulky parts (diff, environment, packages, recipe).
+        error: why run.json could not be read; empty when it could.
+    """
+
+    def __init__(self, path: Path, headline: Mapping[str, Any], error: str = "") -> None:
+        self.id = path.name
+        self.path = path
+        self.headline = dict(headline)
+        self.error = error
+
+    def __repr__(self) -> str:
+        return f"RunRecord({self.id!r}, state={self.state!r})"
+
+    @cached_property
+    def header(self) -> dict[str, Any]:
+        """All of run.json.
+
+        Raises:
+            RecordError: it is absent or garbled.
+        """
+        try:
+            return read_json(self.path / "run.json")
+        except FileNotFoundError:
+            raise RecordError(f"record={str(self.path)!r}: has no run.json. The run left none.") from None
+
+    @property
+    def created(self) -> float:
+        """When the run was made, in seconds since 1970; 0 when unknown."""
+        value = self.headline.get("created", 0.0)
+        return float(value) if isinstance(value, int | float) else 0.0
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        """What the run says about its end (`update_run(path, summary={...})`); empty before."""
+        value = self.headline.get("summary")
+        return value if isinstance(value, dict) else {}
+
+    @cached_property
+    def exit(self) -> tuple[int, str] | None:
+        """(status, why) of the run's end; None when no rank has written one."""
+        return read_exit(self.path)
+
+    @property
+    def state(self) -> str:
+        """One word: done, failed, usage, guard, budget, saved, running, lost or unreadable."""
+        if self.error:
+            return "unreadable"
+        if self.exit is None:
+            return "running" if self.silent_s < _SILENT_S else "lost"
+        names = {0: "done", 1: "done", 2: "usage", 4: "guard", 5: "budget", 75: "saved"}
+        return names.get(self.exit[0], "failed")
+
+    @property
+    def silent_s(self) -> float:
+        """Seconds since anything was written in the run directory."""
+        try:
+            stamps = [item.stat().st_mtime for item in (self.path, *metric_files(self.path))]
+        except OSError:
+            return float("inf")
+        return time.time() - max(stamps)
+
+    @property
+    def position(self) -> tuple[int, int] | None:
+        """Last recorded (step, samples)."""
+        return last_position(self.path)
+
+    def metrics(self, name: str) -> list[tuple[int, int, float]]:
+        """Read one metric as (step, samples, value), merged over ranks, in order of samples."""
+        return read_metric(self.path, name)
+
+    def metric_names(self) -> list[str]:
+        """List the metrics that any rank wrote."""
+        return metric_names(self.path)
+
+    def ask(self, action: str, at_samples: int | None = None, why: str = "") -> None:
+        """Ask the run to go on, pause or stop (control.json); see `hemostat.track.control`."""
+        write_control(self.path, action, at_samples, why)
