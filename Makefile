@@ -42,6 +42,9 @@ bench-step: setup
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[bench]'
 	$(BIN)/python bench/step.py
 
+bench-start: setup
+	$(BIN)/python bench/start.py
+
 docs: setup
 	$(BIN)/python docs/generate.py
 
