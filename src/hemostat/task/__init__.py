@@ -1,0 +1,22 @@
+"""What a user writes: the task, its loading, and the one door to its loss."""
+
+from hemostat.task.batch import num_samples, take, to_device
+from hemostat.task.calling import build_model, call
+from hemostat.task.loading import LoadedTask, build_task, load_task
+from hemostat.task.losses import Loss, LossDoor
+from hemostat.task.task import Task, hyper_parameters
+
+__all__ = [
+    "LoadedTask",
+    "Loss",
+    "LossDoor",
+    "Task",
+    "build_model",
+    "build_task",
+    "call",
+    "hyper_parameters",
+    "load_task",
+    "num_samples",
+    "take",
+    "to_device",
+]

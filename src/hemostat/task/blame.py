@@ -1,0 +1,48 @@
+"""Where in the user's own files an exception was raised."""
+
+from __future__ import annotations
+
+import sysconfig
+import traceback
+from pathlib import Path
+from typing import Final
+
+_NOT_THE_USERS: Final = (
+    str(Path(__file__).parents[1]),
+    sysconfig.get_paths()["stdlib"],
+    sysconfig.get_paths()["platstdlib"],
+    "<frozen",
+)
+
+
+def user_line(error: BaseException) -> str:
+    """`file:line` of the innermost frame that is neither Python's, nor an installed package's, nor ours.
+
+    The path is relative where it lies under the current directory. Without such a frame the innermost one is
+    named, and without any frame the text is empty.
+    """
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if not _is_foreign(frame.filename)]
+    for frame in reversed(own or frames):
+        return f"{shown(frame.filename)}:{frame.lineno}"
+    return ""
+
+
+def shown(path: str | Path) -> str:
+    """A path as the user would write it from here."""
+    try:
+        return str(Path(path).resolve().relative_to(Path.cwd()))
+    except ValueError:
+        return str(path)
+
+
+def said(error: BaseException) -> str:
+    """Type and first line of an exception: "KeyError: 'image'"."""
+    text = str(error).strip().partition("\n")[0]
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def _is_foreign(filename: str) -> bool:
+    if "site-packages" in filename or "dist-packages" in filename:
+        return True
+    return filename.startswith(_NOT_THE_USERS)

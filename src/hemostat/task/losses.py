@@ -1,0 +1,173 @@
+"""LossDoor: both ways to state a loss, as one checked sum and count."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from hemostat.errors import HemostatError, TaskError
+from hemostat.task.answers import about_no_loss, about_no_pair, check_count, check_total
+from hemostat.task.batch import num_samples
+from hemostat.task.blame import said, user_line
+from hemostat.task.figures import Figures
+from hemostat.task.task import Task
+
+# the machine's failures, not the task's: they must reach the guards as they are
+_NOT_THE_TASKS: Final = (
+    HemostatError,
+    torch.OutOfMemoryError,
+    torch.AcceleratorError,
+    torch.distributed.DistError,
+)
+Count = float | Tensor
+
+
+class Loss(NamedTuple):
+    """What one micro-batch gives.
+
+    Attributes:
+        sum: 0-d floating tensor with gradient: the loss summed over the items.
+        count: number of items: a number, or a 0-d tensor (left on its device).
+        output: what the model returned; None where `step` kept it to itself.
+        target: what `metrics` compares it with: the target, or for `step` the whole batch.
+    """
+
+    sum: Tensor
+    count: Count  # type: ignore[assignment]  # hides tuple.count, which nobody calls here
+    output: Any
+    target: Any = None
+
+
+class LossDoor:
+    """Calls `loss` or `step` of a task, checks what comes back, and gives a sum and a count.
+
+    Args:
+        task: the task.
+
+    Attributes:
+        kind: "loss" or "step".
+
+    Raises:
+        TaskError: the task has neither door, or both.
+
+    Examples:
+        >>> class Mean(Task):
+        ...     def loss(self, output, target):
+        ...         return (output - target).square().sum(), target.numel()
+        >>> batch = torch.ones(4, 2, requires_grad=True), torch.zeros(4, 2)
+        >>> loss = LossDoor(Mean()).compute(nn.Identity(), batch)
+        >>> loss.sum.item(), loss.count
+        (8.0, 8)
+    """
+
+    def __init__(self, task: Task) -> None:
+        self.kind = door_of(type(task))
+        self.task = task
+        self._name = f"{type(task).__name__}.{self.kind}"
+        self._figures = Figures(f"{type(task).__name__}.metrics")
+
+    def compute(self, model: nn.Module, batch: Any) -> Loss:
+        """Loss of a batch.
+
+        Args:
+            model: the model, or what it is wrapped in.
+            batch: a tree of tensors on the model's device.
+
+        Raises:
+            TaskError: the user's code raised, or returned what is no loss; the message has the repair.
+        """
+        target = output = None
+        try:
+            if self.kind == "step":
+                result = self.task.step(model, batch)
+            else:
+                args, kwargs, target = self.task.split(batch)
+                output = model(*args, **kwargs)
+                result = self.task.loss(output, target)
+        except _NOT_THE_TASKS:
+            raise
+        except Exception as error:
+            raise TaskError(_about_failure(self._name, error)) from error
+        if self.kind == "step":
+            return self._from_step(result, batch)
+        if type(result) is not tuple or len(result) != 2:
+            raise TaskError(about_no_pair(result, self._name))
+        total, count = result
+        check_total(total, self._name, "(loss.sum(), loss.numel())")
+        check_count(count, self._name)
+        return Loss(total, count, output, target)
+
+    def _from_step(self, result: Any, batch: Any) -> Loss:
+        mean, count, output = result, None, None
+        if type(result) is tuple and len(result) == 2:
+            mean, count = result
+        elif isinstance(result, Mapping) and "loss" in result:
+            mean, output = result["loss"], result
+        elif hasattr(result, "loss"):
+            mean, output = result.loss, result
+        if mean is None:
+            raise TaskError(about_no_loss(result, self._name))
+        check_total(mean, self._name, "loss.mean()")
+        if count is None:
+            count = num_samples(batch)
+        else:
+            check_count(count, self._name)
+        return Loss(_times(mean, count), count, output, batch)
+
+    def metrics(self, output: Any, target: Any) -> dict[str, tuple[Any, Any]]:
+        """The task's figures for one batch as {name: (sum, count)}; torchmetrics objects are updated instead.
+
+        Args:
+            output: `Loss.output`.
+            target: `Loss.target`.
+
+        Raises:
+            TaskError: the user's code raised, or returned something else.
+        """
+        try:
+            answer = self.task.metrics(output, target)
+            return self._figures.pairs(answer, output, target)
+        except _NOT_THE_TASKS:
+            raise
+        except Exception as error:
+            raise TaskError(_about_failure(self._figures.name, error)) from error
+
+    def finish_metrics(self) -> dict[str, float]:
+        """Values of the torchmetrics objects since the last call; every rank must call it at one point."""
+        return self._figures.finish()
+
+
+def door_of(cls: type[Task]) -> str:
+    """Which door a task class has: "loss" or "step".
+
+    Raises:
+        TaskError: neither, or both.
+    """
+    doors = [name for name in ("loss", "step") if getattr(cls, name) is not getattr(Task, name)]
+    if len(doors) == 1:
+        return doors[0]
+    if doors:
+        raise TaskError(
+            f"{cls.__name__} has both loss() and step(): which one counts is not clear. "
+            f"Keep loss() where the model's output is enough for it."
+        )
+    raise TaskError(
+        f"{cls.__name__} has no loss: write loss(self, output, target) that returns (sum, count), "
+        f"or step(self, model, batch) that returns the mean loss."
+    )
+
+
+def _about_failure(name: str, error: Exception) -> str:
+    where = user_line(error)
+    return f"{name} raised {said(error)}{f' at {where}' if where else ''}."
+
+
+def _times(mean: Tensor, count: Count) -> Tensor:
+    """A mean as a sum. A mean over nothing is NaN; it counts as 0, with a gradient of 0."""
+    if isinstance(count, Tensor) or count == 0:
+        nothing = torch.as_tensor(count, device=mean.device) == 0
+        return torch.where(nothing, 0.0, mean * count)
+    return mean * count
