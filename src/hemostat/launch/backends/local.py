@@ -1,0 +1,184 @@
+"""Local backend: starts ranks on this machine: one as a plain child, several through torch's agent."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import BinaryIO
+
+from hemostat.errors import EnvironmentFailure
+from hemostat.launch.agentlog import Failure, ending, failures
+from hemostat.launch.backend import check
+from hemostat.launch.job import Job
+from hemostat.launch.ports import LOOPBACK, choose_port
+from hemostat.launch.relay import Relay
+from hemostat.track import read_exit
+
+_LEASH = Path(__file__).parent.parent / "leash.py"
+_LOG = "launcher.log"
+# answers that the ranks gave together on purpose; a rank that dies meanwhile does not change them
+_DECIDED = (2, 4, 5, 75)
+
+
+class LocalBackend:
+    """Runs a job on this machine.
+
+    Torch's agent costs 1.2 s before the first rank runs, nearly all of it its own `import torch` (measured).
+    What the agent says goes to `launcher.log` in the run directory; the ranks' output is passed through.
+    """
+
+    name = "local"
+    cannot: frozenset[str] = frozenset()
+
+    def run(self, job: Job) -> int:
+        """Start the ranks and wait for them; see `Backend.run`.
+
+        SIGINT, SIGTERM and SIGHUP are passed to the ranks once; a second one kills them. When this process
+        itself is killed, Linux kills the agent and the ranks (leash.py).
+
+        Returns:
+            What the ranks wrote with `hemostat.track.write_exit`, if anything; else 0, or 3 after one line on
+            stderr that names the rank and how it ended.
+
+        Raises:
+            EnvironmentFailure: the port is in use, the run directory cannot be written, the run directory is
+                in use by another launcher, or the command cannot be started.
+        """
+        check(self, job)
+        port = choose_port(job.port) if job.num_ranks > 1 else None
+        with _claim(job.run_dir) as log, Relay() as relay:
+            for stale in job.run_dir.glob("exit.*.json"):
+                stale.unlink(missing_ok=True)
+            code = relay.wait(_start(job, port, log))
+            while (
+                port is not None and code and job.port is None and not relay.received and _port_was_lost(log)
+            ):
+                port = choose_port(None)
+                log.truncate(0)
+                code = relay.wait(_start(job, port, log))
+            return _verdict(job, code, relay)
+
+
+def _claim(run_dir: Path) -> BinaryIO:
+    """Open the launcher's log and lock it; the lock ends with the last process of this launch."""
+    path = run_dir / _LOG
+    try:
+        run_dir.mkdir(parents=True, exist_ok=True)
+        log = path.open("ab")
+    except OSError as error:
+        raise EnvironmentFailure(
+            f"run_dir={str(run_dir)!r}: cannot be written, {error.strerror}. Choose a folder that can."
+        ) from None
+    try:
+        fcntl.flock(log, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        log.close()
+        raise EnvironmentFailure(
+            f"run_dir={str(run_dir)!r}: another process is running this run. Wait for it, or stop it first."
+        ) from None
+    except OSError:
+        pass  # some network volumes have no locks
+    log.truncate(0)
+    return log
+
+
+def _start(job: Job, port: int | None, log: BinaryIO) -> subprocess.Popen[bytes]:
+    leash = (sys.executable, "-I", "-S", str(_LEASH))
+    environment = _environment(job)
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    if port is None:
+        alone = (*leash, "alone", *job.command)
+        return subprocess.Popen(alone, env=environment, start_new_session=True)
+    agent = (sys.executable, "-m", "torch.distributed.run", *_agent_options(job, port))
+    return subprocess.Popen(
+        (*leash, "agent", *agent, *leash, "rank", *job.command),
+        env=environment,
+        start_new_session=True,
+        # the ranks' way to the user's stderr leads through the agent's stdin, see leash.py
+        stdin=_stderr_descriptor(),
+        stderr=log,
+    )
+
+
+def _agent_options(job: Job, port: int) -> tuple[str, ...]:
+    # the static rendezvous starts 0.3 s faster than `--standalone` (c10d) and looks no host name up
+    return (
+        f"--nproc-per-node={job.num_ranks}",
+        f"--master-addr={LOOPBACK}",
+        f"--master-port={port}",
+        f"--max-restarts={job.max_restarts}",
+        f"--log-dir={os.devnull}",  # otherwise it leaves a folder in the temporary directory
+        "--no-python",
+    )
+
+
+def _environment(job: Job) -> dict[str, str]:
+    environment = {
+        **os.environ,
+        **job.env,
+        "HEMOSTAT_RUN_ID": job.run_id,
+        "HEMOSTAT_RUN_DIR": str(job.run_dir.resolve()),
+        "HEMOSTAT_PARENT_PID": str(os.getpid()),
+    }
+    if job.num_ranks > 1:
+        environment.setdefault("OMP_NUM_THREADS", str(max(1, _num_cpus() // job.num_ranks)))
+        environment.setdefault("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", str(job.grace_s))
+    return environment
+
+
+def _num_cpus() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _stderr_descriptor() -> int:
+    # pytest and notebooks replace sys.stderr by an object without a descriptor
+    try:
+        return sys.stderr.fileno()
+    except (OSError, ValueError, AttributeError):
+        return 2
+
+
+def _port_was_lost(log: BinaryIO) -> bool:
+    """Another process took the port between our look and the agent's start, before any rank ran."""
+    text = Path(log.name).read_text(encoding="utf-8", errors="replace")
+    return "EADDRINUSE" in text and "exitcode" not in text
+
+
+def _verdict(job: Job, code: int, relay: Relay) -> int:
+    if code == 0:
+        return 0
+    written = read_exit(job.run_dir)
+    if written is not None and written[0] in _DECIDED:
+        return written[0]
+    failed = failures(job.run_dir / _LOG) if job.num_ranks > 1 else [Failure(rank=0, code=code)]
+    dead = [failure for failure in failed if failure.code < 0]
+    if relay.received:
+        number = relay.received[0].name
+        how = "killed after a second signal" if len(relay.received) > 1 else f"ended by {number}"
+        _say(f"{how}; nothing says that the run was saved")
+        return 3
+    if dead:
+        _say("; ".join(failure.sentence() for failure in dead) + _hint(dead))
+        return 3
+    if written is not None and written[0] != 0:
+        return written[0]
+    if failed:
+        _say("; ".join(failure.sentence() for failure in failed) + "; what it said stands above")
+    else:
+        _say(f"torch's launcher {ending(code)}; its own words are in {job.run_dir / _LOG}")
+    return 3
+
+
+def _hint(dead: list[Failure]) -> str:
+    if any(failure.code == -9 for failure in dead):
+        return " (when nobody did that, the machine ran out of memory)"
+    return ""
+
+
+def _say(sentence: str) -> None:
+    sys.stderr.write(f"error: {sentence}.\n")
+    sys.stderr.flush()
