@@ -20,11 +20,20 @@ def late_lines(path: Path) -> set[int]:
     return lines
 
 
+def module_file(module: str) -> Path:
+    """Found without importing anything, so that a broken room does not hide a cycle in another."""
+    package, *rest = module.split(".")
+    spec = find_spec(package)
+    assert spec is not None
+    assert spec.origin is not None
+    path = Path(spec.origin).parent.joinpath(*rest)
+    return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+
+
 def import_time_graph(package: str) -> grimp.ImportGraph:
     graph = grimp.build_graph(package, exclude_type_checking_imports=True, cache_dir=None)
     for importer in sorted(graph.modules):
-        spec = find_spec(importer)
-        late = late_lines(Path(spec.origin)) if spec and spec.origin else set()
+        late = late_lines(module_file(importer))
         for imported in sorted(graph.find_modules_directly_imported_by(importer)):
             details = graph.get_import_details(importer=importer, imported=imported)
             if details and all(detail["line_number"] in late for detail in details):

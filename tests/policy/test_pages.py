@@ -138,6 +138,18 @@ def test_no_link_is_dead(tracked):
     assert not faults, "\n".join(faults)
 
 
+def rooms_of_the_map(text: str) -> dict[str, bool]:
+    """Room -> whether the map calls it planned."""
+    rows = re.findall(r"^\| \d+ \| `([\w.]+)/?`( \(planned\))? \|", text, re.MULTILINE)
+    return {room: bool(planned) for room, planned in rows}
+
+
+def test_the_map_has_one_row_per_room_and_calls_planned_what_is_not_there(root, sources):
+    rooms = rooms_of_the_map((root / "docs" / "map.md").read_text(encoding="utf-8"))
+    there = {file.path.parts[2] for file in sources} - {"__init__.py", "__main__.py"}
+    assert {room for room, planned in rooms.items() if not planned} == there
+
+
 @pytest.mark.parametrize("name", page_names())
 def test_the_examples_of_the_page_run(name, root, tmp_path):
     text = (root / name).read_text(encoding="utf-8")
@@ -193,3 +205,8 @@ def test_a_dead_link_is_seen(make_file):
     page = make_file("docs/x.md", "[a](map.md#rooms) [b](../README.md) [c](https://example.org) `[d](e.md)`")
     assert not list(dead_links(page, {"docs/map.md", "README.md"}))
     assert len(list(dead_links(page, {"docs/map.md"}))) == 1
+
+
+def test_the_map_is_read_row_by_row():
+    text = "| 7 | `tune/` (planned) | x | y |\n| 1 | `units.py` | x | y |\n| 2 | units | x | y |\n"
+    assert rooms_of_the_map(text) == {"tune": True, "units.py": False}
