@@ -58,6 +58,14 @@ def escaping(node: ast.AST) -> Iterator[ast.AST]:
                 yield from escaping(child)
 
 
+def formulas_without_source(file) -> Iterator[str]:
+    """A module of recipe or plan that multiplies, divides or raises to a power names where that comes from."""
+    operators = [node.op for node in ast.walk(file.tree) if isinstance(node, ast.BinOp)]
+    has_formula = any(isinstance(operator, ast.Mult | ast.Div | ast.Pow) for operator in operators)
+    if file.domain in ("recipe", "plan") and has_formula and "Source:" not in file.text:
+        yield f"{file.path}: a formula without `Source:` (paper and section, vendor page, or measured by what)"
+
+
 def raised_name(node: ast.AST) -> str | None:
     if not isinstance(node, ast.Raise) or not isinstance(node.exc, ast.Call):
         return None
@@ -86,6 +94,11 @@ def test_every_public_function_that_raises_says_so(sources):
     assert not faults, "\n".join(faults)
 
 
+def test_every_formula_has_a_source(sources):
+    faults = [fault for file in sources for fault in formulas_without_source(file)]
+    assert not faults, "\n".join(faults)
+
+
 @pytest.mark.parametrize(
     "bad", ["import math\n", '"""No full stop"""\n', '"""One sentence. Two sentences."""\n']
 )
@@ -111,3 +124,12 @@ def test_the_checks_of_names_can_fail(make_file, tmp_path, monkeypatch):
     assert not list(raises_without_section(make_file("src/hemostat/x.py", caught)))
     spoken = silent.replace("Halve.", "Halve.\n\n    Raises:\n        FieldError: odd.\n    ")
     assert not list(raises_without_section(make_file("src/hemostat/x.py", spoken)))
+
+
+def test_the_check_of_sources_can_fail(make_file):
+    formula = 'def scale(lr, k):\n    """Scale."""\n    return lr * k\n'
+    assert list(formulas_without_source(make_file("src/hemostat/recipe/x.py", formula)))
+    assert not list(formulas_without_source(make_file("src/hemostat/train/x.py", formula)))
+    sourced = formula.replace("Scale.", "Scale.\n\n    Source: Goyal et al. 2017, section 2.1.\n    ")
+    assert not list(formulas_without_source(make_file("src/hemostat/recipe/x.py", sourced)))
+    assert not list(formulas_without_source(make_file("src/hemostat/plan/x.py", "x = 'a' + 'b'\n")))
