@@ -39,16 +39,26 @@ class File:
         return self.path.parts[2] if self.is_source and len(self.path.parts) > 3 else None
 
 
-def _tracked() -> list[File]:
-    listing = subprocess.run(
-        ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True
-    ).stdout
-    files = []
-    for name in filter(None, listing.split("\0")):
-        if (ROOT / name).is_file():  # a file can be tracked and deleted, between two commits
-            text = (ROOT / name).read_bytes().decode("utf-8", errors="replace")
-            files.append(File(PurePosixPath(name), text))
-    return files
+def tracked_names() -> list[str]:
+    """Paths in the index that are on the disk; a file can be deleted between two commits."""
+    if not (ROOT / ".git").exists():
+        return []
+    # the user of a container is often not the owner of the checkout
+    command = ["git", "-c", "safe.directory=*", "ls-files", "-z"]
+    listing = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    return [name for name in listing.split("\0") if name and (ROOT / name).is_file()]
+
+
+def read(name: str) -> File:
+    return File(PurePosixPath(name), (ROOT / name).read_bytes().decode("utf-8", errors="replace"))
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """`page_name`: each Markdown page that users read, a test of its own."""
+    if "page_name" in metafunc.fixturenames:
+        pages = [name for name in tracked_names() if name.endswith(".md")]
+        shown = [name for name in pages if "/" not in name or name.startswith("docs/")]
+        metafunc.parametrize("page_name", sorted(shown))
 
 
 @pytest.fixture(scope="session")
@@ -58,19 +68,15 @@ def root() -> Path:
 
 @pytest.fixture(scope="session")
 def tracked() -> list[File]:
-    return _tracked()
+    names = tracked_names()
+    if not names:
+        pytest.skip("not a git checkout: nothing says which files belong to the project")
+    return [read(name) for name in names]
 
 
 @pytest.fixture(scope="session")
 def sources(tracked: list[File]) -> list[File]:
     return [file for file in tracked if file.is_source]
-
-
-@pytest.fixture(scope="session")
-def pages(tracked: list[File]) -> list[File]:
-    """The Markdown files that users read."""
-    folders = (".", "docs", "changelog.d")
-    return [file for file in tracked if file.path.suffix == ".md" and str(file.path.parent) in folders]
 
 
 @pytest.fixture(scope="session")

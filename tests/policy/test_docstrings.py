@@ -59,11 +59,11 @@ def escaping(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def formulas_without_source(file) -> Iterator[str]:
-    """A module of recipe or plan that multiplies, divides or raises to a power names where that comes from."""
+    """A module of recipe or plan that multiplies, divides or takes powers names where that comes from."""
     operators = [node.op for node in ast.walk(file.tree) if isinstance(node, ast.BinOp)]
     has_formula = any(isinstance(operator, ast.Mult | ast.Div | ast.Pow) for operator in operators)
     if file.domain in ("recipe", "plan") and has_formula and "Source:" not in file.text:
-        yield f"{file.path}: a formula without `Source:` (paper and section, vendor page, or measured by what)"
+        yield f"{file.path}: a formula without `Source:` (paper and section, vendor page, or script)"
 
 
 def raised_name(node: ast.AST) -> str | None:

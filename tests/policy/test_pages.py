@@ -9,7 +9,6 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -90,16 +89,6 @@ def domains(sources) -> list[str]:
     return [name for name in names if getattr(importlib.import_module(f"hemostat.{name}"), "__all__", ())]
 
 
-def page_names() -> list[str]:
-    """Read when the tests are collected, so that each page is a test of its own."""
-    root = Path(__file__).resolve().parents[2]
-    listing = subprocess.run(
-        ["git", "ls-files", "*.md"], cwd=root, capture_output=True, text=True, check=True
-    ).stdout.splitlines()
-    pages = [name for name in listing if "/" not in name or name.startswith("docs/")]
-    return sorted(name for name in pages if (root / name).is_file())
-
-
 def test_both_readmes_name_the_same_commands(root):
     english = commands((root / "README.md").read_text(encoding="utf-8"))
     chinese = commands((root / "README.zh-CN.md").read_text(encoding="utf-8"))
@@ -150,13 +139,12 @@ def test_the_map_has_one_row_per_room_and_calls_planned_what_is_not_there(root, 
     assert {room for room, planned in rooms.items() if not planned} == there
 
 
-@pytest.mark.parametrize("name", page_names())
-def test_the_examples_of_the_page_run(name, root, tmp_path):
-    text = (root / name).read_text(encoding="utf-8")
+def test_the_examples_of_the_page_run(page_name, root, tmp_path):
+    text = (root / page_name).read_text(encoding="utf-8")
     if not script_of(text):
         pytest.skip("no Python example")
     done = run_page(text, tmp_path, root / "examples")
-    assert done.returncode == 0, f"{name} (lines as in the page):\n{done.stderr[-3000:]}"
+    assert done.returncode == 0, f"{page_name} (lines as in the page):\n{done.stderr[-3000:]}"
 
 
 PAGE = """# A page
