@@ -9,9 +9,9 @@ from pathlib import Path
 import msgspec
 
 # the block that torch.distributed.elastic.multiprocessing.errors prints per failed rank (torch 2.9 to 2.13)
-_FAILURE = re.compile(
-    r"^ *rank +: (\d+) \(local_rank: \d+\)\s*\n *exitcode +: (-?\d+) \(pid: \d+\)", re.MULTILINE
-)
+_FAILURE = re.compile(r"^ *rank +: (\d+) \(local_rank: \d+\)\s*\n *exitcode +: (-?\d+) \(pid: (\d+)\)", re.M)
+# what the agent says before it ends the ranks that were still well
+_ENDED_BY_AGENT = re.compile(r"Sending process (\d+) closing signal")
 
 
 class Failure(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,10 +53,17 @@ def ending(code: int) -> str:
 
 
 def failures(log: Path) -> list[Failure]:
-    """List the failed ranks that torch's agent names at its end, in rank order; empty when it names none."""
+    """List the ranks that failed by themselves, in rank order, without those that the agent ended afterwards.
+
+    Returns:
+        Empty when the agent names none, for instance because it was killed itself.
+    """
     try:
         text = log.read_text(encoding="utf-8", errors="replace")
     except OSError:
         return []
-    found = {int(rank): int(code) for rank, code in _FAILURE.findall(text)}
-    return [Failure(rank=rank, code=found[rank]) for rank in sorted(found)]
+    ended = set(_ENDED_BY_AGENT.findall(text))
+    found = {int(rank): (int(code), pid) for rank, code, pid in _FAILURE.findall(text)}
+    causes = {rank: code for rank, (code, pid) in found.items() if pid not in ended}
+    chosen = causes or {rank: code for rank, (code, _) in found.items()}
+    return [Failure(rank=rank, code=chosen[rank]) for rank in sorted(chosen)]
