@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import importlib
 import inspect
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -59,11 +60,15 @@ def escaping(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def formulas_without_source(file) -> Iterator[str]:
-    """A module of recipe or plan that multiplies, divides or takes powers names where that comes from."""
-    operators = [node.op for node in ast.walk(file.tree) if isinstance(node, ast.BinOp)]
-    has_formula = any(isinstance(operator, ast.Mult | ast.Div | ast.Pow) for operator in operators)
-    if file.domain in ("recipe", "plan") and has_formula and "Source:" not in file.text:
-        yield f"{file.path}: a formula without `Source:` (paper and section, vendor page, or script)"
+    """A public function of recipe or plan that computes a number says where the formula comes from."""
+    for node in file.tree.body if file.domain in ("recipe", "plan") else ():
+        if not isinstance(node, ast.FunctionDef) or node.name.startswith("_") or node.returns is None:
+            continue
+        operators = [child.op for child in ast.walk(node) if isinstance(child, ast.BinOp)]
+        computes = any(isinstance(operator, ast.Mult | ast.Div | ast.Pow) for operator in operators)
+        gives_number = {"int", "float"} & set(re.findall(r"\w+", ast.unparse(node.returns)))
+        if computes and gives_number and "Source:" not in (ast.get_docstring(node) or ""):
+            yield f"{file.path}:{node.lineno}: {node.name} has no `Source:` (paper, vendor page, script)"
 
 
 def raised_name(node: ast.AST) -> str | None:
@@ -127,9 +132,11 @@ def test_the_checks_of_names_can_fail(make_file, tmp_path, monkeypatch):
 
 
 def test_the_check_of_sources_can_fail(make_file):
-    formula = 'def scale(lr, k):\n    """Scale."""\n    return lr * k\n'
+    formula = 'def scale(lr, k) -> float:\n    """Scale."""\n    return lr * k\n'
     assert list(formulas_without_source(make_file("src/hemostat/recipe/x.py", formula)))
     assert not list(formulas_without_source(make_file("src/hemostat/train/x.py", formula)))
     sourced = formula.replace("Scale.", "Scale.\n\n    Source: Goyal et al. 2017, section 2.1.\n    ")
     assert not list(formulas_without_source(make_file("src/hemostat/recipe/x.py", sourced)))
-    assert not list(formulas_without_source(make_file("src/hemostat/plan/x.py", "x = 'a' + 'b'\n")))
+    assert not list(
+        formulas_without_source(make_file("src/hemostat/plan/x.py", formula.replace("float", "str")))
+    )
