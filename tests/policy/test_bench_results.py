@@ -77,6 +77,27 @@ def test_every_result_has_the_agreed_form(root):
     assert not faults, "\n".join(faults)
 
 
+def orphans(results: list[str], scripts: set[str], makefile: str) -> Iterator[str]:
+    """Results that nobody can measure again with one command."""
+    for name in results:
+        if name not in scripts:
+            yield f"bench/results/{name}.json: there is no bench/{name}.py"
+        if not re.search(rf"^bench-{name}:", makefile, re.MULTILINE):
+            yield f"bench/results/{name}.json: there is no `make bench-{name}`"
+
+
+def test_every_result_can_be_measured_again_with_one_command(root):
+    results = [path.stem for path in sorted((root / "bench" / "results").glob("*.json"))]
+    scripts = {path.stem for path in (root / "bench").glob("*.py")}
+    faults = list(orphans(results, scripts, (root / "Makefile").read_text(encoding="utf-8")))
+    assert not faults, "\n".join(faults)
+
+
+def test_an_orphan_is_seen():
+    assert not list(orphans(["start"], {"start"}, "bench-start: setup\n"))
+    assert len(list(orphans(["start"], {"step"}, "bench-step: setup\n# bench-start:\n"))) == 2
+
+
 def test_no_table_in_the_docs_is_stale(root, generate, capsys):
     assert generate["main"](root, check=True) == 0, capsys.readouterr().out
 
