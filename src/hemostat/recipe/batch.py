@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hemostat.config import Config
 from hemostat.errors import FieldError
-from hemostat.recipe.base import check_int
+from hemostat.recipe.one_device import check_int
 
 
 class Devices(Config, frozen=True, kw_only=True):
@@ -17,6 +17,7 @@ class Devices(Config, frozen=True, kw_only=True):
         global_batch: samples behind one update, over all ranks.
         device: "A100-80GB", "V100", "T4", "cpu", ... for the precision.
         eval_every_samples: samples between evaluations now; None: as on one device.
+        warmup_steps: updates of warm-up now; None: derived from the one-device value.
 
     Raises:
         FieldError: a count below 1.
@@ -28,11 +29,13 @@ class Devices(Config, frozen=True, kw_only=True):
     global_batch: int | None = None
     device: str | None = None
     eval_every_samples: int | None = None
+    warmup_steps: int | None = None
 
     def __post_init__(self) -> None:
         """Every count is a whole number of at least 1."""
         for name in ("num_ranks", "micro_batch", "accumulation", "global_batch", "eval_every_samples"):
             check_int(name, getattr(self, name), minimum=1)
+        check_int("warmup_steps", self.warmup_steps, minimum=0)
 
 
 class Batch(Config, frozen=True, kw_only=True):

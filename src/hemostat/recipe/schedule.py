@@ -6,7 +6,7 @@ import math
 
 from hemostat.config import Config
 from hemostat.errors import FieldError, UnknownNameError
-from hemostat.recipe.base import SCHEDULES, check_int, check_number
+from hemostat.recipe.one_device import SCHEDULES, check_int, check_number
 
 _PI = math.pi
 _cos = math.cos
@@ -69,9 +69,15 @@ class Schedule(Config, frozen=True, kw_only=True):
                 f"is more than half of the run ({self.total_steps} steps)",
                 f"Use at most {self.total_steps // 2}, or train longer.",
             )
-        if list(self.milestones_steps) != sorted(set(self.milestones_steps)):
+        marks = list(self.milestones_steps)
+        if marks != sorted(marks):
+            raise FieldError("milestones_steps", marks, "must rise", "Sort the steps.")
+        if marks and self.kind == "step" and marks[0] <= self.warmup_steps:
             raise FieldError(
-                "milestones_steps", list(self.milestones_steps), "must rise", "Sort the steps, each once."
+                "milestones_steps",
+                marks,
+                f"the first lies within the warm-up of {self.warmup_steps} steps",
+                "Shorten the warm-up, or move the milestone.",
             )
 
     def lr(self, step: int) -> float:

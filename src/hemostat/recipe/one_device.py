@@ -24,7 +24,7 @@ _POSITIVE_INTS = (
 )
 _COUNTS = ("warmup_steps", "patience", "plateau_patience")
 _POSITIVES = ("lr", "epochs", "eps", "clip_norm", "critical_batch", "noise_scale")
-_NOT_NEGATIVE = ("eta_min", "weight_decay", "min_delta", "metric_std")
+_NOT_NEGATIVE = ("start_lr", "eta_min", "weight_decay", "min_delta", "metric_std")
 _SHARES = ("momentum", "beta1", "beta2", "ema")
 _OPEN_SHARES = ("gamma", "plateau_factor", "decay_share")
 
@@ -44,6 +44,7 @@ class Base(Config, frozen=True, kw_only=True):
         sample_tokens: tokens in one sample, to turn tokens into samples.
         schedule: cosine, linear (to eta_min), wsd (warm-up, stable, decay), constant or step.
         warmup_steps: at tuned_batch; None or 0: none was used.
+        start_lr: where the warm-up starts; None: 0, or lr for SGD whose rate is scaled up.
         eta_min: floor of the learning rate on one device (absolute); it keeps its share of the peak.
         decay_share: share of the run that decays, for wsd.
         milestones: epochs at which a step schedule multiplies the rate by gamma.
@@ -93,6 +94,7 @@ class Base(Config, frozen=True, kw_only=True):
     sample_tokens: int = 1
     schedule: str = "cosine"
     warmup_steps: int | None = None
+    start_lr: float | None = None
     eta_min: float = 0.0
     decay_share: float = 0.2
     milestones: tuple[float, ...] = ()
