@@ -95,6 +95,7 @@ def test_the_checks_can_fail(check, bad, good, make_file):
 
 def test_a_boundary_has_exactly_one_blanket_handler(sources):
     files = {str(file.path): file for file in sources}
+    assert set(BOUNDARIES) <= set(files), "a boundary that is gone leaves the table"
     for name in BOUNDARIES:
         found = [node for node in ast.walk(files[name].tree) if isinstance(node, ast.ExceptHandler)]
         blanket = [node for node in found if node.type and ast.unparse(node.type) in BLANKET]
