@@ -6,8 +6,9 @@ import math
 from collections.abc import Sequence
 
 from hemostat.config import Config
-from hemostat.errors import FieldError, UsageError
+from hemostat.errors import FieldError
 from hemostat.recipe.one_device import check_int, check_number
+from hemostat.units import parse_count
 
 # Grid of candidates: a factor of 64 around the tried batches, steps of 1 %.
 _GRID_SPAN = 64.0
@@ -31,6 +32,25 @@ class BatchRun(Config, frozen=True, kw_only=True):
         """Both lie above 0."""
         check_int("runs.batch", self.batch, minimum=1)
         check_number("runs.samples", self.samples, above=0.0)
+
+    @staticmethod
+    def parse(text: str) -> tuple[BatchRun, ...]:
+        """Read "batch:samples" pairs, separated by blanks or commas.
+
+        Raises:
+            FieldError: a pair without a colon, or a number that is not a count.
+
+        Examples:
+            >>> BatchRun.parse("128:1.2M 256:1.3M")[1]
+            BatchRun(batch=256, samples=1300000)
+        """
+        runs = []
+        for pair in text.replace(",", " ").split():
+            batch, colon, samples = pair.partition(":")
+            if not colon:
+                raise FieldError("runs", pair, "is not batch:samples", 'Write it like "128:1.2M 256:1.3M".')
+            runs.append(BatchRun(batch=parse_count(batch, "runs"), samples=parse_count(samples, "runs")))
+        return tuple(runs)
 
 
 class CriticalBatch(Config, frozen=True, kw_only=True):
@@ -87,7 +107,7 @@ def fit_critical_batch(runs: Sequence[BatchRun]) -> CriticalBatch:
         runs: runs to the same target, at three or more distinct batches.
 
     Raises:
-        UsageError: fewer than three distinct batches.
+        FieldError: fewer than three distinct batches.
 
     Source: the law is McCandlish et al. 2018 (arXiv 1812.06162) eq. 2.11; that it holds to 1-11 % on
         public runs was measured on the MLPerf reference convergence points (bench/recipe.py).
@@ -145,7 +165,7 @@ def check_bill(batch_before: int, batch_after: int, critical_batch: float | None
     A batch that is not larger than before is never refused: it costs nothing new.
 
     Raises:
-        UsageError: more than four times the critical batch, or beyond it without the yes.
+        FieldError: more than four times the critical batch, or beyond it without the yes.
 
     Source: McCandlish et al. 2018 (arXiv 1812.06162) eq. 2.11: at 4 Bc the steps are within 1.25x of the
         least possible, for 5 times the least samples.
@@ -169,26 +189,3 @@ def check_bill(batch_before: int, batch_after: int, critical_batch: float | None
             f"{stretch:.2f}x the samples",
             f"Set accept_bill=true to pay them, or use at most {critical_batch:.0f}.",
         )
-
-
-def parse_runs(text: str) -> tuple[BatchRun, ...]:
-    """Read "batch:samples" pairs, separated by blanks or commas.
-
-    Raises:
-        UsageError: a pair without a colon, or a number that is not a count.
-
-    Examples:
-        >>> parse_runs("128:1.2M 256:1.3M")[1]
-        BatchRun(batch=256, samples=1300000)
-    """
-    from hemostat.units import parse_count
-
-    runs = []
-    for pair in text.replace(",", " ").split():
-        batch, colon, samples = pair.partition(":")
-        if not colon:
-            raise FieldError("--runs", pair, "is not batch:samples", 'Write it like "128:1.2M 256:1.3M".')
-        runs.append(BatchRun(batch=parse_count(batch, "--runs"), samples=parse_count(samples, "--runs")))
-    if not runs:
-        raise UsageError('--runs is empty. Write it like "128:1.2M 256:1.3M 512:1.6M".')
-    return tuple(runs)

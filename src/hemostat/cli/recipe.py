@@ -1,0 +1,84 @@
+"""`hemostat recipe`: one-device hyper-parameters in, the recipe for N devices out, as a table, JSON or TOML."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from hemostat.config import decode, merge, parse_overrides, read_toml, to_plain
+from hemostat.errors import RecordError, UnknownNameError
+from hemostat.findings import Severity
+from hemostat.recipe import Base, BatchRun, Devices, Recipe, convert
+
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+
+_DEVICE_KEYS = frozenset(Devices.__struct_fields__)
+_BASE_KEYS = frozenset(Base.__struct_fields__)
+
+
+@app.command()
+def recipe(
+    task: Annotated[str, typer.Argument(help="task file, file.py:Class; its fields are the values")] = "",
+    num_ranks: Annotated[int | None, typer.Option(help="data-parallel ranks (devices) you have now")] = None,
+    micro_batch: Annotated[int | None, typer.Option(help="samples of one rank in one pass")] = None,
+    accumulation: Annotated[int | None, typer.Option(help="passes added up before an update")] = None,
+    global_batch: Annotated[int | None, typer.Option(help="samples behind one update")] = None,
+    device: Annotated[str | None, typer.Option(help="A100, V100, T4, cpu, ... for the precision")] = None,
+    runs: Annotated[str, typer.Option(help='your runs, batch:samples-to-target: "128:1.2M 256:1.3M"')] = "",
+    output: Annotated[Path | None, typer.Option(help="write the recipe as TOML")] = None,
+    config: Annotated[Path | None, typer.Option(help="TOML file with the one-device values")] = None,
+    set_: Annotated[list[str] | None, typer.Option("--set", help="name=value, over the file")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="everything as JSON")] = False,
+    why: Annotated[bool, typer.Option("--why", help="reason, source and confidence of every value")] = False,
+) -> None:
+    """What do my one-device hyper-parameters become on N devices?
+
+    Example: hemostat recipe --set optimizer=sgd --set lr=0.1 --set tuned_batch=128 --num-ranks 8
+    --micro-batch 128
+    """
+    flags = {
+        "num_ranks": num_ranks,
+        "micro_batch": micro_batch,
+        "accumulation": accumulation,
+        "global_batch": global_batch,
+        "device": device,
+    }
+    values = merge(read_toml(config) if config else {}, parse_overrides(set_ or []))
+    base, devices = _settings(task, merge(values, {k: v for k, v in flags.items() if v is not None}))
+    result = convert(base, devices, BatchRun.parse(runs))
+    if as_json:
+        print(json.dumps(to_plain(result), indent=2))
+    else:
+        print("\n".join(result.lines(why)))
+    if output is not None:
+        _write(output, result)
+    if any(finding.severity == Severity.ERROR for finding in result.findings):
+        raise typer.Exit(code=1)
+
+
+def _settings(task: str, values: dict[str, Any]) -> tuple[Base, Devices]:
+    devices = {name: values.pop(name) for name in list(values) if name in _DEVICE_KEYS}
+    if task:
+        from hemostat.task import load_task  # needs torch
+
+        return load_task(task, values).base, decode(Devices, devices)
+    for name in values:
+        if name not in _BASE_KEYS:
+            raise UnknownNameError("--set", name, _BASE_KEYS | _DEVICE_KEYS)
+    # `--set milestones=30` means one milestone, and TOML has no other word for an int that is a float
+    for name in ("milestones", "apply_advice"):
+        if name in values and not isinstance(values[name], list):
+            values[name] = [values[name]]
+    return decode(Base, values), decode(Devices, devices)
+
+
+def _write(path: Path, result: Recipe) -> None:
+    text = result.to_toml()
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise RecordError(f"cannot write {path}: {error.strerror}. Choose another --output.") from None
+    print(f"wrote {path}; read it back with --config {path}")

@@ -1,0 +1,150 @@
+"""The recipe as lines of text: at most 12 by default, everything with its reason and source on demand."""
+
+from __future__ import annotations
+
+import textwrap
+from typing import TYPE_CHECKING, Any
+
+from hemostat.config import Resolved
+from hemostat.findings import Severity
+from hemostat.units import format_number
+
+if TYPE_CHECKING:
+    from hemostat.recipe.recipe import Option, Recipe
+
+MAX_LINES = 12
+_LABELS = {
+    "lr": "learning rate",
+    "warmup_steps": "warm-up steps",
+    "total_steps": "steps",
+    "eval_every_steps": "evaluate every",
+    "patience_evals": "patience",
+    "plateau_patience": "plateau patience",
+    "weight_decay": "weight decay",
+    "clip_norm": "clip norm",
+    "critical_batch": "critical batch",
+    "min_delta": "min delta",
+    "eta_min": "eta_min",
+}
+_BATCH_FIELDS = ("global_batch", "micro_batch", "accumulation")
+
+
+def recipe_lines(recipe: Recipe, why: bool = False) -> list[str]:
+    """The recipe as text.
+
+    Args:
+        recipe: what to print.
+        why: every row with reason, source and confidence, and all advice and findings.
+
+    Returns:
+        At most 12 lines without `why`.
+    """
+    head = (
+        f"{recipe.optimizer}, tuned at batch {recipe.base.tuned_batch} on one device -> "
+        f"{recipe.num_ranks} rank{'s' * (recipe.num_ranks != 1)}, batch {recipe.global_batch} "
+        f"(k = {format_number(recipe.batch_ratio)})"
+    )
+    lines = [head, *(_option_line(recipe, option) for option in recipe.alternatives)]
+    if why:
+        return lines + _long_table(recipe)
+    notes = _note_lines(recipe)
+    rows = _short_rows(recipe, MAX_LINES - len(lines) - 1 - len(notes) - 1)
+    return [*lines, *rows, *notes, _next_line(recipe)]
+
+
+def _option_line(recipe: Recipe, option: Option) -> str:
+    letter, verb = ("A", "hold ") if option.name == "hold" else ("B", "scale")
+    cut = f"{option.micro_batch} x {option.accumulation} x {recipe.num_ranks} ranks"
+    rate = f"lr {format_number(option.lr)}"
+    if option.name == "hold":
+        rate = f"lr stays {format_number(option.lr)}, nothing moves"
+    elif option.tier == "low":
+        rate = f"lr: sweep {_text(list(option.sweep))}"
+    mark = "  <- this recipe" if option.chosen else ""
+    return f"{letter} {verb} batch {option.global_batch} = {cut}: {rate} ({option.tier} confidence){mark}"
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool) or value is None:
+        return "-" if value is None else str(value).lower()
+    if isinstance(value, int | float):
+        return format_number(value)
+    if isinstance(value, list | tuple):
+        return " ".join(_text(item) for item in value)
+    return str(value)
+
+
+def _short_rows(recipe: Recipe, room: int) -> list[str]:
+    """The rows that changed, the rate always, precision last; what finds no room is counted."""
+    rows = [row for row in recipe.values if row.field not in _BATCH_FIELDS and row.field != "critical_batch"]
+    changed = [row for row in rows if row.field == "lr" or _text(row.before) != _text(row.value)]
+    shown = changed if len(changed) <= room else changed[: room - 1]
+    width = max(len(_LABELS.get(row.field, row.field)) for row in shown)
+    left = max(len(_text(row.before)) for row in shown)
+    lines = [f"{'':{width}}  {'before':>{max(left, 6)}}    after"]
+    for row in shown:
+        label = _LABELS.get(row.field, row.field)
+        lines.append(f"{label:<{width}}  {_text(row.before):>{max(left, 6)}} -> {_text(row.value)}")
+    if len(shown) < len(changed):
+        lines.append(f"and {len(changed) - len(shown)} more values")
+    return lines
+
+
+def _note_lines(recipe: Recipe) -> list[str]:
+    """Errors first; at most two, the rest is counted in the last line."""
+    found = sorted(recipe.findings, key=lambda finding: -finding.severity)
+    notes = [
+        f"{'error' if finding.severity == Severity.ERROR else 'note'} {finding.code}: {finding.message}"
+        for finding in found
+        if finding.severity > Severity.INFO
+    ][:2]
+    if recipe.batch_ratio == 1.0 and not notes:
+        notes = ["The global batch is the same, so the learning rate must not move: do not divide it."]
+    return notes
+
+
+def _next_line(recipe: Recipe) -> str:
+    hidden = len([row for row in recipe.advice if row.value != row.before])
+    advice = f"; {hidden} piece{'s' * (hidden != 1)} of advice not applied" if hidden else ""
+    found = max(0, len([f for f in recipe.findings if f.severity > Severity.INFO]) - 2)
+    more = f"; {found} more note{'s' * (found != 1)}" if found else ""
+    unknown = "; critical batch not known" if recipe.critical_batch is None else ""
+    tuned = "" if recipe.batch_ratio == 1.0 else "Not retuned: try half and twice the rate. "
+    return f"{tuned}Reasons: --why{advice}{more}{unknown}"
+
+
+def _long_table(recipe: Recipe) -> list[str]:
+    lines = [""]
+    for row in recipe.values:
+        lines += _row_lines(row)
+    if recipe.advice:
+        lines += ["", "Advice, not applied (apply_advice lists what to apply):"]
+        for row in recipe.advice:
+            lines += _row_lines(row)
+    if recipe.findings:
+        lines += ["", "Findings:"]
+        for finding in recipe.findings:
+            lines += textwrap.wrap(
+                f"{finding.code} {finding.severity.name.lower()}: {finding.message} {finding.fix}",
+                width=108,
+                initial_indent="  ",
+                subsequent_indent="      ",
+            )
+    if recipe.batch_ratio != 1.0:
+        rates = " ".join(format_number(rate) for rate in recipe.sweep)
+        lines += [
+            "",
+            f"Check before you trust it: 200 steps of the old and the new run, loss against samples; "
+            f"then short runs at {rates}.",
+        ]
+    return lines
+
+
+def _row_lines(row: Resolved) -> list[str]:
+    before = "" if row.before is None else f"{_text(row.before)} -> "
+    source = f" Source: {row.source}." if row.source else ""
+    text = f"{row.why[:1].upper()}{row.why[1:]}.{source} Confidence: {row.confidence}."
+    return [
+        f"  {_LABELS.get(row.field, row.field)}: {before}{_text(row.value)}",
+        *textwrap.wrap(text, width=108, initial_indent="      ", subsequent_indent="      "),
+    ]
