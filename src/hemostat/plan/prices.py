@@ -1,4 +1,4 @@
-"""What an hour of a machine costs: a table with a date and a source per price, or a price that the user gives."""
+"""What an hour of a machine costs: a table with a date and a source per price, or the user's own price."""
 
 from __future__ import annotations
 

@@ -6,6 +6,7 @@ import hashlib
 import os
 from collections.abc import Iterable
 from pathlib import Path
+from typing import cast
 
 import msgspec
 
@@ -58,13 +59,12 @@ def fingerprint(parts: Part | Iterable[Part], tier: str | None = None) -> Finger
     """
     if tier not in (None, "full", "sample"):
         raise FieldError("tier", tier, "must be full or sample", "Write one of these.")
-    whole: list[Part] = (
-        [parts] if isinstance(parts, bytes | bytearray | memoryview | str | os.PathLike) else []
-    )
+    one = isinstance(parts, bytes | bytearray | memoryview | str | os.PathLike)
+    every = cast("Iterable[Part]", [parts] if one else parts)
     files: list[tuple[str, Path, int]] = []
     memory = hashlib.sha256()
     num_memory = memory_bytes = 0
-    for part in whole or parts:  # type: ignore[union-attr]
+    for part in every:
         if isinstance(part, str | os.PathLike):
             files.extend(_files(Path(part)))
         else:

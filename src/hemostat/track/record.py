@@ -72,7 +72,8 @@ class RunRecord:
         if self.error:
             return "unreadable"
         if self.exit is None:
-            return "running" if self.silent_s < _SILENT_S else "lost"
+            # a script of the user's own may say how it went without a rank's exit file
+            return "running" if self.silent_s < _SILENT_S else "done" if self.summary else "lost"
         names = {0: "done", 1: "done", 2: "usage", 4: "guard", 5: "budget", 75: "saved"}
         return names.get(self.exit[0], "failed")
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from hemostat.errors import FieldError
 from hemostat.track.files import read_json, recording, write_json
+from hemostat.track.masking import mask_command
 
 FORMAT = 1
 # no i, l, o, 0, 1: an id is read aloud and typed
@@ -39,8 +40,8 @@ def create_run(root: Path, run_id: str, header: Mapping[str, Any]) -> Path:
     Args:
         root: the folder of all runs, usually `.hemostat/runs`.
         run_id: from `new_run_id`, made once by whoever launches.
-        header: what run.json shall say. The first caller with a header that is not empty writes it; later
-            callers change nothing, so ranks pass `{}`. `update_run` adds to it afterwards.
+        header: what run.json shall say; secrets in `command` are masked. The first caller with a header that
+            is not empty writes it; later callers change nothing, so ranks pass `{}`. `update_run` adds to it.
 
     Returns:
         The run directory.
@@ -60,7 +61,7 @@ def create_run(root: Path, run_id: str, header: Mapping[str, Any]) -> Path:
     with recording(path):
         path.mkdir(parents=True, exist_ok=True)
     if header and not (path / "run.json").exists():
-        written = {"format": FORMAT, "id": run_id, "created": time.time(), **header}
+        written = {"format": FORMAT, "id": run_id, "created": time.time(), **_masked(header)}
         write_json(path / "run.json", written, keep_existing=True)
     return path
 
@@ -80,8 +81,18 @@ def update_run(path: Path, **fields: Any) -> None:
             header = read_json(path / "run.json")
         except FileNotFoundError:
             header = {"format": FORMAT, "id": path.name, "created": time.time()}
-        merged = {**header, **fields}
+        merged = {**header, **_masked(fields)}
         write_json(path / "run.json", {key: item for key, item in merged.items() if item is not None})
+
+
+def _masked(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """A command line is the place where people write secrets without thinking of them."""
+    command = fields.get("command")
+    if isinstance(command, str):
+        return {**fields, "command": " ".join(mask_command(command.split(" "), os.environ))}
+    if isinstance(command, list | tuple):
+        return {**fields, "command": mask_command([str(word) for word in command], os.environ)}
+    return dict(fields)
 
 
 @contextlib.contextmanager

@@ -6,11 +6,11 @@ from hemostat.errors import UnknownNameError
 from hemostat.launch.backend import Backend
 from hemostat.launch.backends.local import LocalBackend
 
-BACKENDS: dict[str, type[Backend]] = {"local": LocalBackend}
+BACKENDS: dict[str, Backend] = {"local": LocalBackend()}
 
 
 def backend(name: str) -> Backend:
-    """Make a backend by its name.
+    """Find a backend by its name.
 
     Raises:
         UnknownNameError: no backend of that name; the known ones are listed.
@@ -21,4 +21,4 @@ def backend(name: str) -> Backend:
     """
     if name not in BACKENDS:
         raise UnknownNameError("backend", name, BACKENDS)
-    return BACKENDS[name]()
+    return BACKENDS[name]
