@@ -1,0 +1,8 @@
+"""The engine: one session, driven by the trainer over a task or by a plain loop."""
+
+from hemostat.train.loop import Outcome, train
+from hemostat.train.rank import run_rank, split_values
+from hemostat.train.session import Session, Step
+from hemostat.train.settings import TrainSettings
+
+__all__ = ["Outcome", "Session", "Step", "TrainSettings", "run_rank", "split_values", "train"]

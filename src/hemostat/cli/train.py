@@ -1,0 +1,88 @@
+"""`hemostat train`: launches the ranks of a task and says how the run ended; inside a rank it is that rank."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from hemostat.config import merge, parse_overrides, read_toml
+from hemostat.launch import Job, backend
+from hemostat.track import create_run, load_run, new_run_id, read_exit
+
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+
+
+@app.command()
+def train(
+    task: Annotated[str, typer.Argument(help="task file and class: digits.py:Digits")],
+    nproc: Annotated[int, typer.Option(help="processes (data-parallel ranks) on this machine")] = 1,
+    runs: Annotated[Path, typer.Option(help="folder of all runs")] = Path(".hemostat/runs"),
+    port: Annotated[int | None, typer.Option(help="port of the rendezvous; a free one if left out")] = None,
+    max_restarts: Annotated[int, typer.Option(help="restarts of all ranks after one has failed")] = 0,
+    config: Annotated[Path | None, typer.Option(help="TOML file with settings")] = None,
+    set_: Annotated[list[str] | None, typer.Option("--set", help="one setting, as in --set lr=0.1")] = None,
+    json: Annotated[bool, typer.Option("--json", help="print the outcome as JSON")] = False,
+    plot: Annotated[bool, typer.Option(help="draw loss.png in the run directory")] = True,
+    why: Annotated[bool, typer.Option("--why", help="show the reason of each value")] = False,
+) -> None:
+    """Run a task file on 1..N processes and record the run."""
+    values = merge(read_toml(config) if config else {}, parse_overrides(set_ or []))
+    if "HEMOSTAT_RUN_DIR" in os.environ or "TORCHELASTIC_RUN_ID" in os.environ:
+        from hemostat.train import run_rank
+
+        raise typer.Exit(run_rank(task, values))
+    run_id = new_run_id()
+    run_dir = create_run(runs, run_id, {"command": ["hemostat", *sys.argv[1:]], "kind": "train"})
+    command = _rank_command(task, config, set_ or [])
+    job = Job(
+        command=command, num_ranks=nproc, run_id=run_id, run_dir=run_dir, port=port, max_restarts=max_restarts
+    )
+    status = _launch(job)
+    raise typer.Exit(_conclude(job, status, {"json": json, "plot": plot, "why": why}))
+
+
+def _rank_command(task: str, config: Path | None, overrides: list[str]) -> tuple[str, ...]:
+    words = [sys.executable, "-m", "hemostat", "train", task]
+    if config is not None:
+        words += ["--config", str(config)]
+    for pair in overrides:
+        words += ["--set", pair]
+    return tuple(words)
+
+
+def _launch(job: Job) -> int:
+    try:
+        return backend("local").run(job)
+    except BaseException:
+        _forget_unstarted(job.run_dir)
+        raise
+
+
+def _conclude(job: Job, status: int, show: dict[str, Any]) -> int:
+    ended = read_exit(job.run_dir)
+    why = ended[1] if ended else ""
+    if status == 2 and _forget_unstarted(job.run_dir):
+        print(f"error: {why}", file=sys.stderr)
+        return status
+    from hemostat.report import draw_loss, run_summary
+
+    record = load_run(job.run_dir.parent, job.run_id)
+    if show["plot"] and not show["json"]:
+        draw_loss(record)
+    print(run_summary(record, as_json=show["json"], why=show["why"]))
+    if status not in (0, 1) and why:
+        print(f"error: {why}", file=sys.stderr)
+    return status
+
+
+def _forget_unstarted(run_dir: Path) -> bool:
+    """Remove the record of a run that was refused before its first step; a typing error is no experiment."""
+    if any(path.stat().st_size for path in run_dir.glob("metrics.*.jsonl")):
+        return False
+    shutil.rmtree(run_dir, ignore_errors=True)
+    return True

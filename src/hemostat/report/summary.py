@@ -1,0 +1,124 @@
+"""The end of a run in at most 12 lines, or with every reason, read from its record."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+from hemostat.report.braille import curve
+from hemostat.track import RunRecord
+from hemostat.units import format_number, format_seconds, format_usd
+
+CURVE_LINES = 3
+
+
+def run_summary(record: RunRecord, *, as_json: bool = False, why: bool = False) -> str:
+    """Say how a run ended.
+
+    Args:
+        record: the run.
+        as_json: the figures as one JSON object instead.
+        why: add the reason of each value below.
+
+    Returns:
+        At most 12 lines without `why`.
+    """
+    header = record.header
+    if as_json:
+        return json.dumps(
+            {"run": record.id, "state": record.state, **header.get("summary", {})}, allow_nan=True
+        )
+    lines = [_headline(record), _recipe_line(header), *_curve_lines(record), *_result_lines(record)]
+    if why:
+        lines += ["", *_why_lines(header)]
+    return "\n".join(lines)
+
+
+def _headline(record: RunRecord) -> str:
+    header = record.header
+    task = header.get("task", {}).get("spec", "")
+    ranks = header.get("hardware", {}).get("num_ranks", 1)
+    return f"run      {record.id}  {task}  {ranks} process{'es' if ranks != 1 else ''}  {record.state}"
+
+
+def _recipe_line(header: dict[str, Any]) -> str:
+    rows = {row["field"]: row for row in header.get("recipe", [])}
+    batch = header.get("batch", {})
+    parts = [_change(rows, "global_batch", "batch"), _change(rows, "lr", "lr")]
+    for field, name in (("warmup_steps", "warm-up"), ("schedule", ""), ("patience_evals", "patience")):
+        row = rows.get(field)
+        if row is not None and row.get("value") not in (None, 0):
+            unit = {"warmup_steps": " steps", "patience_evals": " evaluations"}.get(field, "")
+            parts.append(f"{name} {row['value']}{unit}".strip())
+    if batch:
+        cut = f"{batch['num_ranks']} x {batch['micro_batch']}"
+        parts[0] += f" ({cut} x {batch['accumulation']})" if batch["accumulation"] > 1 else f" ({cut})"
+    parts.append(header.get("precision", ""))
+    return f"recipe   {'  '.join(part for part in parts if part)}"
+
+
+def _change(rows: dict[str, Any], field: str, name: str) -> str:
+    row = rows.get(field)
+    if row is None:
+        return ""
+    now = _short(row.get("value"))
+    before = row.get("before")
+    return f"{name} {_short(before)} -> {now}" if before not in (None, row.get("value")) else f"{name} {now}"
+
+
+def _short(value: Any) -> str:
+    return (
+        format_number(value) if isinstance(value, int | float) and not isinstance(value, bool) else str(value)
+    )
+
+
+def _curve_lines(record: RunRecord) -> list[str]:
+    values = [value for _, _, value in record.metrics("loss")]
+    drawn = curve(values, width=56, height=CURVE_LINES)
+    if not drawn:
+        return ["loss     nothing was recorded"]
+    finite = [value for value in values if math.isfinite(value)]
+    labels = [f"{max(finite):.4g}", *[""] * (CURVE_LINES - 2), f"{min(finite):.4g}"]
+    return [
+        f"{'loss' if row == 0 else '':<8} {line} {label}"
+        for row, (line, label) in enumerate(zip(drawn, labels, strict=True))
+    ]
+
+
+def _result_lines(record: RunRecord) -> list[str]:
+    summary = record.header.get("summary", {})
+    lines = []
+    if summary.get("best") is not None:
+        final = "  ".join(f"{name} {value:.4f}" for name, value in summary.get("final", {}).items())
+        lines.append(
+            f"best     {summary['monitor']} {summary['best']:.4f} at step {summary['best_step']}  (last: {final})"
+        )
+    elif summary:
+        lines.append("best     not judged: the task has no val_data")
+    if summary:
+        skipped = f", {summary['skipped_steps']} skipped" if summary.get("skipped_steps") else ""
+        lines.append(f"stopped  step {summary['steps']}{skipped}: {summary['reason']}")
+        usd = summary.get("usd")
+        cost = "cost not known (--set train.usd_per_hour=3.2)" if usd is None else f"cost {format_usd(usd)}"
+        waited = f"{summary['wait_share'] * 100:.1f} % of it waiting for data"
+        lines.append(f"time     {format_seconds(summary['train_s'])}, {waited}; {cost}")
+    picture = record.path / "loss.png"
+    if picture.exists():
+        lines.append(f"picture  {picture}")
+    lines.append(f"next     hemostat runs show {record.id} --why")
+    return lines
+
+
+def _why_lines(header: dict[str, Any]) -> list[str]:
+    lines = []
+    for row in header.get("recipe", []):
+        source = f"  [{row['source']}]" if row.get("source") else ""
+        lines.append(
+            f"{row['field']} = {_short(row.get('value'))} ({row['confidence']}): {row['why']}{source}"
+        )
+    lines += [
+        f"{finding['code']} {finding['message']} {finding.get('fix', '')}".rstrip()
+        for finding in header.get("findings", [])
+    ]
+    return lines

@@ -1,0 +1,64 @@
+"""Evaluation over all ranks: every row once, sums and counts pooled in float64, one number for all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import torch
+
+from hemostat.data import MicroBatch
+from hemostat.errors import TaskError
+from hemostat.task import to_device
+from hemostat.train.process import World
+
+Measure = Callable[[torch.nn.Module, Any], Mapping[str, tuple[Any, Any]]]
+
+
+def evaluate(
+    model: torch.nn.Module, batches: Iterable[MicroBatch], measure: Measure, world: World
+) -> dict[str, float]:
+    """Pool each metric over all rows and ranks.
+
+    Running statistics are averaged over the ranks first, so that every rank judges the same model.
+
+    Args:
+        model: the unwrapped module; its training mode is restored.
+        batches: this rank's share, equally many batches on all ranks.
+        measure: (model, batch) -> name: (sum, count).
+        world: the ranks.
+
+    Returns:
+        name: sum / count, the same bits on all ranks; NaN where nothing was counted.
+
+    Raises:
+        TaskError: the metrics' names change from batch to batch or from rank to rank.
+    """
+    world.average_(list(model.buffers()))
+    sums: dict[str, float] = {}
+    counts: dict[str, float] = {}
+    was_training = model.training
+    model.eval()
+    try:
+        with torch.no_grad():
+            for micro in batches:
+                if not micro.num_samples and sums:
+                    continue  # a filler only tells the names to a rank that has no row at all
+                values = measure(model, to_device(micro.data, world.device))
+                weight = 1.0 if micro.num_samples else 0.0
+                if sums and sums.keys() != values.keys():
+                    raise TaskError(
+                        f"metrics returned {sorted(values)} after {sorted(sums)}. Return the same names."
+                    )
+                for name, (total, count) in values.items():
+                    sums[name] = sums.get(name, 0.0) + weight * float(total)
+                    counts[name] = counts.get(name, 0.0) + weight * float(count)
+    finally:
+        model.train(was_training)
+    names = sorted(sums)
+    pooled = world.sum([*(sums[name] for name in names), *(counts[name] for name in names)])
+    halves = zip(pooled[: len(names)], pooled[len(names) :], strict=True)
+    return {
+        name: total / count if count else float("nan")
+        for name, (total, count) in zip(names, halves, strict=True)
+    }

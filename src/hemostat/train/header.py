@@ -1,0 +1,70 @@
+"""What run.json says of a run before its first step: where it comes from and how each value came about."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import torch
+
+from hemostat.config import to_plain
+from hemostat.task import hyper_parameters
+from hemostat.track import collect_provenance, fingerprint
+
+if TYPE_CHECKING:
+    from hemostat.task import LoadedTask
+    from hemostat.train.session import Session
+
+
+def session_header(session: Session) -> dict[str, Any]:
+    """Provenance, hardware, seed and the resolved recipe with its reasons."""
+    world, recipe = session.world, session.recipe
+    hardware = {
+        "device": str(world.device),
+        "name": torch.cuda.get_device_name(world.device) if world.device.type == "cuda" else "cpu",
+        "num_ranks": world.num_ranks,
+        "threads_per_rank": torch.get_num_threads(),
+        "torch": str(torch.__version__),
+        "usd_per_hour": session.usd_per_hour,
+    }
+    return {
+        "provenance": to_plain(collect_provenance(Path.cwd())),
+        "hardware": to_plain(hardware),
+        "seed": session.settings.seed,
+        "settings": to_plain(session.settings),
+        "precision": session.precision.name,
+        "recipe": [to_plain(value) for value in recipe.values],
+        "findings": [to_plain(finding) for finding in recipe.findings],
+        "batch": {
+            "global_batch": recipe.global_batch,
+            "micro_batch": recipe.micro_batch,
+            "accumulation": recipe.accumulation,
+            "num_ranks": recipe.num_ranks,
+        },
+        "length": {"total_samples": recipe.total_samples, "total_steps": recipe.total_steps},
+    }
+
+
+def task_header(loaded: LoadedTask, train_data: Any) -> dict[str, Any]:
+    """The task file, its values and the fingerprint of its training data."""
+    return {
+        "task": {"spec": loaded.spec, "values": to_plain(hyper_parameters(loaded.task))},
+        "data": to_plain(data_fingerprint(loaded.task, train_data)),
+    }
+
+
+def data_fingerprint(task: Any, train_data: Any) -> dict[str, Any]:
+    """Digest of the training data, with the tier that was reached.
+
+    "full" or "sample": bytes of tensors in memory, or of what the task's `fingerprint()` names. "declared": only
+    type and size are known, which does not tell two versions apart.
+    """
+    dataset = getattr(train_data, "dataset", train_data)
+    size = {"num_samples": len(dataset), "type": type(dataset).__name__}
+    given = task.fingerprint()
+    if given is None and isinstance(dataset, torch.utils.data.TensorDataset):
+        given = [tensor.contiguous().cpu().view(torch.uint8).numpy() for tensor in dataset.tensors]
+    if given is None:
+        return {"tier": "declared", **size}
+    return {**size, **msgspec.to_builtins(fingerprint(given))}

@@ -1,0 +1,179 @@
+"""The trainer: a short loop over a session that follows a task from its first step to its outcome."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+import torch
+
+from hemostat.data import Source
+from hemostat.errors import Interrupted, UnknownNameError
+from hemostat.recipe import Devices
+from hemostat.task import LoadedTask, LossDoor, build_model, call
+from hemostat.train.checkpoint import save_weights
+from hemostat.train.header import task_header
+from hemostat.train.parallel import dp
+from hemostat.train.process import World, seed_everything
+from hemostat.train.progress import Progress
+from hemostat.train.self_check import self_check
+from hemostat.train.session import Session
+from hemostat.train.settings import TrainSettings
+
+
+class Outcome(msgspec.Struct, kw_only=True):
+    """How a run ended, as it stands under "summary" in run.json.
+
+    Attributes:
+        reason: why it ended, one sentence.
+        steps: optimizer steps, skipped ones included.
+        skipped_steps: steps whose loss or gradient was not finite.
+        samples: consumed by all ranks.
+        monitor: name of the metric that was followed.
+        best: its best value; None without an evaluation.
+        best_step: where that was.
+        final: metrics of the last evaluation.
+        train_s: from the first step to the last, evaluations included.
+        wait_share: share of that time in which rank 0 waited for data.
+        usd: money spent in `train_s`; None without a price.
+    """
+
+    reason: str = ""
+    steps: int = 0
+    skipped_steps: int = 0
+    samples: int = 0
+    monitor: str = ""
+    best: float | None = None
+    best_step: int = 0
+    final: dict[str, float] = {}
+    train_s: float = 0.0
+    wait_share: float = 0.0
+    usd: float | None = None
+
+
+def train(loaded: LoadedTask, devices: Devices, settings: TrainSettings) -> Outcome:
+    """Train a task on the ranks of this job.
+
+    Args:
+        loaded: the task and what works for it on one device.
+        devices: the batch on the devices at hand.
+        settings: how the engine runs.
+
+    Returns:
+        The outcome, equal on all ranks but for the waits.
+
+    Raises:
+        HemostatError: anything in the tree of `hemostat.errors`.
+    """
+    if settings.num_threads is not None:
+        torch.set_num_threads(settings.num_threads)
+    torch.use_deterministic_algorithms(settings.deterministic)
+    world = World.from_environment(settings.device)
+    seed_everything(settings.seed)
+    task = loaded.task
+    train_data, val_data = call(task, "train_data"), call(task, "val_data")
+    model = build_model(task)
+    optimizer = call(task, "optimizer", [param for param in model.parameters() if param.requires_grad])
+    with Session(model, optimizer, train_data, loaded.base, devices, settings, world) as session:
+        trainer = Trainer(session, LossDoor(task), None if val_data is None else Source(val_data, "val_data"))
+        session.record.header(lambda: task_header(loaded, train_data))
+        return trainer.run()
+
+
+class Trainer:
+    """Drives one session: self-check, steps, evaluations, best weights, outcome."""
+
+    def __init__(self, session: Session, door: LossDoor, val_data: Source | None) -> None:
+        self.session = session
+        self.door = door
+        self.val_data = val_data
+        self.outcome = Outcome(monitor=session.settings.monitor)
+        self._evaluated_step = 0
+
+    def run(self) -> Outcome:
+        """Train to the end, or to the reason to stop before it.
+
+        Raises:
+            Interrupted: a signal ended the run; its weights are saved.
+        """
+        session = self.session
+        if session.settings.self_check and (session.world.num_ranks > 1 or session.recipe.accumulation > 1):
+            self_check(session, self._compute)
+        started_s = time.perf_counter()
+        usd_per_hour = session.usd_per_hour
+        progress = Progress(session.recipe.total_samples, usd_per_hour, visible=session.world.rank == 0)
+        try:
+            self._steps(progress)
+            if (
+                session.last
+                and not session.control.interrupted
+                and session.last.number != self._evaluated_step
+            ):
+                self._evaluate(progress)
+        finally:
+            progress.close()
+            self._close_outcome(time.perf_counter() - started_s, usd_per_hour)
+        self._save("last")
+        if session.control.interrupted:
+            raise Interrupted(f"stopped by {session.stop_reason}; the weights are in {session.record.path}")
+        return self.outcome
+
+    def _steps(self, progress: Progress) -> None:
+        session, door = self.session, self.door
+        every = session.recipe.eval_every_steps
+        for batch in session.steps():
+            with session.autocast():
+                loss = door.compute(session.model, batch)
+            session.backward(loss.sum, loss.count)
+            if session.at_window_end and session.last is not None:
+                progress.update(session.last)
+                if session.last.number % every == 0 and not session.stop_reason:
+                    self._evaluate(progress)
+
+    def _evaluate(self, progress: Progress) -> None:
+        session = self.session
+        last = session.last
+        if self.val_data is None or last is None:
+            return
+        self._evaluated_step = last.number
+        values = session.evaluate(self.val_data, self._measure)
+        values |= {f"val_{name}": value for name, value in self.door.finish_metrics().items()}
+        monitor = session.settings.monitor
+        if monitor not in values:
+            raise UnknownNameError("train.monitor", monitor, values)
+        session.log(**values)
+        verdict = session.judge(values[monitor])
+        self.outcome.final = values
+        if verdict.improved:
+            self.outcome.best, self.outcome.best_step = values[monitor], last.number
+            progress.best = f"best {monitor} {values[monitor]:.4f}"
+            self._save("best")
+        shown = "  ".join(f"{name} {value:.4f}" for name, value in values.items())
+        progress.say(f"step {last.number}: {shown}{'  ' + verdict.why if verdict.why else ''}")
+
+    def _compute(self, model: torch.nn.Module, batch: Any) -> tuple[torch.Tensor, Any]:
+        loss = self.door.compute(model, batch)
+        return loss.sum, loss.count
+
+    def _measure(self, model: torch.nn.Module, batch: Any) -> Mapping[str, tuple[Any, Any]]:
+        loss = self.door.compute(model, batch)
+        metrics = self.door.metrics(loss.output, loss.target)
+        return {"val_loss": (loss.sum, loss.count)} | {f"val_{name}": pair for name, pair in metrics.items()}
+
+    def _save(self, name: str) -> None:
+        session = self.session
+        if session.settings.save and session.record.path is not None and session.world.rank == 0:
+            save_weights(dp.unwrap(session.model), session.record.path / "checkpoints" / f"{name}.pt")
+
+    def _close_outcome(self, train_s: float, usd_per_hour: float | None) -> None:
+        session, outcome = self.session, self.outcome
+        last = session.last
+        outcome.reason = session.stop_reason or "the run reached its end"
+        outcome.steps, outcome.samples = (last.number, last.samples) if last else (0, 0)
+        outcome.skipped_steps = session.skipped_steps
+        outcome.train_s = train_s
+        outcome.wait_share = session.loader.waits.share(train_s)
+        outcome.usd = None if usd_per_hour is None else usd_per_hour * train_s / 3600
+        session.record.header(lambda: {"summary": msgspec.to_builtins(outcome)})

@@ -1,0 +1,1 @@
+"""One file per layout; each predicts nothing and only wraps a model."""

@@ -1,0 +1,39 @@
+"""Data parallelism: every rank holds the whole model and gradients are averaged (torch DDP)."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+
+import torch
+from torch.nn.parallel import DistributedDataParallel
+
+from hemostat.train.process import World
+
+
+def wrap(model: torch.nn.Module, world: World, find_unused: bool) -> torch.nn.Module:
+    """Wrap for gradient averaging; one rank needs no wrapper.
+
+    Buffers are not sent at each forward: the session averages them before they are judged or saved.
+    """
+    if world.num_ranks == 1:
+        return model
+    device_ids = [world.local_rank] if world.device.type == "cuda" else None
+    return DistributedDataParallel(
+        model,
+        device_ids=device_ids,
+        broadcast_buffers=False,
+        gradient_as_bucket_view=True,
+        find_unused_parameters=find_unused,
+    )
+
+
+def accumulating(model: torch.nn.Module, last: bool) -> AbstractContextManager[None]:
+    """Hold back the averaging of gradients on every micro-batch but the last of its window."""
+    if last or not isinstance(model, DistributedDataParallel):
+        return nullcontext()
+    return model.no_sync()
+
+
+def unwrap(model: torch.nn.Module) -> torch.nn.Module:
+    """The user's module; forwards without gradients go through it, so that no hook waits for another rank."""
+    return model.module if isinstance(model, DistributedDataParallel) else model

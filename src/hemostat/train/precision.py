@@ -1,0 +1,61 @@
+"""Mixed precision as one object: the autocast context and, for fp16, the loss scaler."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+
+import torch
+
+from hemostat.errors import UnknownNameError
+
+_DTYPES = {"fp32": None, "bf16": torch.bfloat16, "fp16": torch.float16}
+
+
+class Precision:
+    """How numbers are rounded in forward and backward.
+
+    The scaler is unscaled once per update, after the last micro-batch, so that clipping sees true gradients.
+
+    Args:
+        name: "fp32", "bf16" or "fp16".
+        device: where the model lives.
+
+    Raises:
+        UnknownNameError: another name.
+    """
+
+    def __init__(self, name: str, device: torch.device) -> None:
+        if name not in _DTYPES:
+            raise UnknownNameError("train.precision", name, _DTYPES)
+        self.name = name
+        self._device_type = device.type
+        self._dtype = _DTYPES[name]
+        self.scaler = torch.amp.GradScaler(device.type) if name == "fp16" else None
+
+    def autocast(self) -> AbstractContextManager[None]:
+        """The context of a forward pass."""
+        if self._dtype is None:
+            return nullcontext()
+        return torch.autocast(self._device_type, dtype=self._dtype)
+
+    def backward(self, loss: torch.Tensor) -> None:
+        """Accumulate gradients of a 0-d loss, scaled where fp16 needs it."""
+        if self.scaler is None:
+            loss.backward()  # type: ignore[no-untyped-call]
+        else:
+            self.scaler.scale(loss).backward()  # type: ignore[no-untyped-call]
+
+    def unscale(self, optimizer: torch.optim.Optimizer) -> None:
+        """Turn accumulated gradients into true ones; call once per update."""
+        if self.scaler is not None:
+            self.scaler.unscale_(optimizer)
+
+    def step(self, optimizer: torch.optim.Optimizer, apply: bool) -> None:
+        """Apply the update unless told to skip it; the fp16 scale adapts to what `unscale` saw either way."""
+        if self.scaler is None:
+            if apply:
+                optimizer.step()
+            return
+        if apply:
+            self.scaler.step(optimizer)
+        self.scaler.update()

@@ -1,0 +1,159 @@
+"""`World`: who this process is among the ranks, and the few collectives that carry decisions."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import random
+import re
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import torch
+import torch.distributed as dist
+
+from hemostat.errors import EnvironmentFailure, RankFailureError
+
+CONTROL_TIMEOUT_S = 600.0
+START_TIMEOUT_S = 120.0
+
+
+class World:
+    """The ranks of one job, as seen from one of them.
+
+    One rank needs no process group, so every method works without one. Decisions travel on a gloo group of
+    their own, because a time-out there must not disturb the gradients and NCCL would add a host synchronisation.
+
+    Attributes:
+        rank: 0-based rank of this process.
+        num_ranks: number of processes.
+        local_rank: rank on this host; it picks the device and nothing else.
+        device: where the model and its batches live.
+    """
+
+    def __init__(
+        self, *, rank: int = 0, num_ranks: int = 1, local_rank: int = 0, device: str | None = None
+    ) -> None:
+        self.rank = rank
+        self.num_ranks = num_ranks
+        self.local_rank = local_rank
+        self.device = _pick_device(device, local_rank)
+        self._control: dist.ProcessGroup | None = None
+        self._owns_group = False
+
+    @classmethod
+    def from_environment(cls, device: str | None = None) -> World:
+        """Join the ranks that torch's elastic launcher describes in the environment; alone without it.
+
+        Args:
+            device: "cpu", "cuda" or None to take an accelerator where there is one.
+
+        Raises:
+            EnvironmentFailure: the rendezvous failed, as with a port in use.
+            RankFailureError: some ranks did not come; they are named.
+        """
+        world = cls(
+            rank=int(os.environ.get("RANK", "0")),
+            num_ranks=int(os.environ.get("WORLD_SIZE", "1")),
+            local_rank=int(os.environ.get("LOCAL_RANK", "0")),
+            device=device,
+        )
+        if world.num_ranks > 1:
+            world._join()
+        return world
+
+    def _join(self) -> None:
+        backend = "nccl" if self.device.type == "cuda" else "gloo"
+        if not dist.is_initialized():
+            try:
+                dist.init_process_group(backend, timeout=datetime.timedelta(seconds=CONTROL_TIMEOUT_S))
+            except (dist.DistNetworkError, dist.DistStoreError, ValueError) as error:
+                where = f"{os.environ.get('MASTER_ADDR')}:{os.environ.get('MASTER_PORT')}"
+                raise EnvironmentFailure(
+                    f"rank {self.rank} could not meet the others at {where}: {error}"
+                ) from None
+            self._owns_group = True
+        self._control = dist.new_group(backend="gloo", timeout=datetime.timedelta(seconds=CONTROL_TIMEOUT_S))
+        self.barrier(START_TIMEOUT_S)
+
+    def barrier(self, timeout_s: float) -> None:
+        """Wait for every rank.
+
+        Raises:
+            RankFailureError: some did not come within `timeout_s`; they are named.
+        """
+        if self._control is None:
+            return
+        try:
+            dist.monitored_barrier(self._control, datetime.timedelta(seconds=timeout_s), wait_all_ranks=True)
+        except RuntimeError as error:
+            named = re.search(r"[Rr]anks? ([\d, ]+)", str(error))
+            who = f"rank {named[1].strip(', ')}" if named else "another rank"
+            raise RankFailureError(
+                f"rank {self.rank} waited {timeout_s:.0f} s, but {who} did not come"
+            ) from None
+
+    def sum(self, values: Sequence[float]) -> list[float]:
+        """Sum each value over the ranks in float64; all ranks get the same bits.
+
+        Raises:
+            RankFailureError: a rank left or did not answer.
+        """
+        if self._control is None:
+            return list(values)
+        vector = torch.tensor(values, dtype=torch.float64)
+        self._guarded(partial(dist.all_reduce, vector, group=self._control))
+        pooled: list[float] = vector.tolist()
+        return pooled
+
+    def from_rank_zero(self, text: str) -> str:
+        """Rank 0's text, on every rank.
+
+        Raises:
+            RankFailureError: a rank left or did not answer.
+        """
+        if self._control is None:
+            return text
+        box = [text]
+        self._guarded(partial(dist.broadcast_object_list, box, src=0, group=self._control))
+        return box[0]
+
+    def average_(self, tensors: Sequence[torch.Tensor]) -> None:
+        """Replace each floating tensor by its mean over the ranks, in place."""
+        if self._control is None:
+            return
+        for tensor in tensors:
+            if tensor.is_floating_point():
+                self._guarded(partial(dist.all_reduce, tensor))
+                tensor.div_(self.num_ranks)
+
+    def _guarded(self, collective: Callable[[], object]) -> None:
+        try:
+            collective()
+        except RuntimeError as error:
+            raise RankFailureError(f"rank {self.rank} lost another rank in a collective: {error}") from None
+
+    def close(self) -> None:
+        """Leave the process group, if this object opened it."""
+        if self._owns_group and dist.is_initialized():
+            dist.destroy_process_group()
+            self._owns_group = False
+        self._control = None
+
+
+def _pick_device(wanted: str | None, local_rank: int) -> torch.device:
+    if wanted == "cpu" or (wanted is None and not torch.cuda.is_available()):
+        return torch.device("cpu")
+    if not torch.cuda.is_available():
+        raise EnvironmentFailure(f"train.device={wanted!r}: this machine has no such device. Write cpu.")
+    torch.cuda.set_device(local_rank)
+    return torch.device("cuda", local_rank)
+
+
+def seed_everything(seed: int) -> None:
+    """Seed torch and the standard library; numpy too where the user's code has loaded it."""
+    import numpy as np
+
+    random.seed(seed)
+    np.random.seed(seed % 2**32)
+    torch.manual_seed(seed)

@@ -1,0 +1,72 @@
+"""From one-device hyper-parameters to what the engine is built of: the recipe, its stopper, its optimizer settings."""
+
+from __future__ import annotations
+
+import msgspec
+import torch
+
+from hemostat.errors import FieldError
+from hemostat.recipe import Base, Devices, Recipe, Stopper, convert
+from hemostat.train.process import World
+from hemostat.train.settings import TrainSettings
+
+
+def resolve_recipe(base: Base, devices: Devices, num_samples: int, world: World) -> Recipe:
+    """The recipe for the ranks that are there and the data that were given.
+
+    Args:
+        base: what works on one device.
+        devices: the batch on the devices at hand; ranks and device are taken from `world`.
+        num_samples: size of the training set.
+        world: the ranks.
+
+    Raises:
+        FieldError: the recipe names another size of the data, or contradicts itself.
+    """
+    if base.num_train_samples not in (None, num_samples):
+        raise FieldError(
+            "num_train_samples", base.num_train_samples, f"train_data has {num_samples}", "Leave it out."
+        )
+    base = msgspec.structs.replace(base, num_train_samples=num_samples)
+    device = devices.device or (
+        "cpu" if world.device.type == "cpu" else torch.cuda.get_device_name(world.device)
+    )
+    return convert(base, msgspec.structs.replace(devices, num_ranks=world.num_ranks, device=device))
+
+
+def new_stopper(recipe: Recipe) -> Stopper:
+    """Early stopping and plateau halving as the recipe has them."""
+    return Stopper(
+        patience_evals=recipe.patience_evals,
+        plateau_patience=recipe.plateau_patience,
+        plateau_factor=recipe.plateau_factor,
+        min_delta=recipe.min_delta,
+        mode=recipe.metric_mode,
+        not_before_step=recipe.not_before_step,
+    )
+
+
+def optimizer_settings(recipe: Recipe) -> dict[str, float]:
+    """The optimizer's own arguments, without those that were left to torch."""
+    names = ("lr", "momentum", "beta1", "beta2", "eps", "weight_decay")
+    values = {name: getattr(recipe, name) for name in names}
+    return {name: float(value) for name, value in values.items() if value is not None}
+
+
+def find_price(settings: TrainSettings) -> float | None:
+    """Dollars per hour for all devices together, or None where nobody said.
+
+    Raises:
+        FieldError: a price below 0, or an instance that is not in the table.
+    """
+    if settings.usd_per_hour is not None:
+        if settings.usd_per_hour < 0:
+            raise FieldError(
+                "train.usd_per_hour", settings.usd_per_hour, "must be 0 or more", "Write dollars."
+            )
+        return settings.usd_per_hour
+    if settings.instance is None:
+        return None
+    from hemostat.plan import price_usd_per_hour
+
+    return price_usd_per_hour(settings.instance).usd_per_hour

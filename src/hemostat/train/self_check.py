@@ -1,0 +1,124 @@
+"""Start-up self-check: one window at N ranks against one process must give the same gradient."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import torch
+
+from hemostat.data import TrainLoader
+from hemostat.errors import GuardStop
+from hemostat.task import to_device
+from hemostat.train.parallel import dp
+from hemostat.train.precision import Precision
+from hemostat.train.session import Session
+from hemostat.train.update import total_norm
+
+TOLERANCE = 1e-2
+Compute = Callable[[torch.nn.Module, Any], tuple[torch.Tensor, Any]]
+
+
+class SelfCheck(NamedTuple):
+    """What the check saw.
+
+    Attributes:
+        ratio: gradient norm at N ranks over that of one process; 1 when the loss is shared out rightly.
+        difference: 2-norm of the difference of the two gradients, over that of one process.
+        unused: parameters that got no gradient.
+    """
+
+    ratio: float
+    difference: float
+    unused: tuple[str, ...]
+
+
+def self_check(session: Session, compute: Compute) -> SelfCheck:
+    """Compare the gradient of one small, unevenly shared window with that of one process.
+
+    The window has 2 N + 1 samples, so that ranks and micro-batches hold unlike numbers: a mean of means, a loss
+    multiplied by the number of processes, or a loss that depends on the composition of the batch shows up. It
+    runs in float32 and evaluation mode, changes no weight and restores the random state.
+
+    Args:
+        session: freshly opened.
+        compute: (model, batch) -> (loss sum, count).
+
+    Raises:
+        GuardStop: the gradients differ by more than 1 %.
+    """
+    devices = [session.world.device] if session.world.device.type == "cuda" else []
+    with torch.random.fork_rng(devices=devices), _plain(session):
+        expected, unused = _one_process(session, compute)
+        session.find_unused(bool(unused))
+        with _plain(session):
+            seen = _all_ranks(session, compute)
+    _clear(session)
+    norm = total_norm(list(expected.values()))
+    if norm == 0.0:
+        return SelfCheck(1.0, 0.0, unused)
+    apart = [seen[name] - grad if name in seen else grad for name, grad in expected.items()]
+    check = SelfCheck(total_norm(list(seen.values())) / norm, total_norm(apart) / norm, unused)
+    if not check.difference <= TOLERANCE:
+        raise GuardStop(
+            f"self-check: the gradient of {session.world.num_ranks} process(es) is {check.ratio:.4g} times that of "
+            f"one on the same samples (they differ by {check.difference:.2g}). The loss depends on how the batch "
+            "is cut. Return (sum, count) from loss, or skip with --set train.self_check=false."
+        )
+    return check
+
+
+def _one_process(session: Session, compute: Compute) -> tuple[dict[str, torch.Tensor], tuple[str, ...]]:
+    model = dp.unwrap(session.model)
+    samples = _window(session)
+    for micro in _loader(session, rank=0, num_ranks=1, accumulation=1):
+        loss_sum, count = compute(model, to_device(micro.data, session.world.device))
+        (loss_sum / samples).backward()  # type: ignore[no-untyped-call]
+        factor = samples / float(count) if float(count) else 0.0
+    named = [(name, param) for name, param in model.named_parameters() if param.requires_grad]
+    grads = {name: param.grad * factor for name, param in named if param.grad is not None}
+    _clear(session)
+    return grads, tuple(name for name, _ in named if name not in grads)
+
+
+def _all_ranks(session: Session, compute: Compute) -> dict[str, torch.Tensor]:
+    world = session.world
+    accumulation = min(2, session.recipe.accumulation)
+    for micro in _loader(session, rank=world.rank, num_ranks=world.num_ranks, accumulation=accumulation):
+        with dp.accumulating(session.model, micro.last):
+            loss_sum, count = compute(session.model, to_device(micro.data, world.device))
+            session.accumulate(loss_sum, count, micro)
+    _, count = world.sum(session.drain())
+    factor = _window(session) / count if count else 0.0
+    model = dp.unwrap(session.model)
+    return {name: param.grad * factor for name, param in model.named_parameters() if param.grad is not None}
+
+
+def _window(session: Session) -> int:
+    return min(2 * session.world.num_ranks + 1, session.loader.num_samples)
+
+
+def _loader(session: Session, *, rank: int, num_ranks: int, accumulation: int) -> TrainLoader:
+    samples = _window(session)
+    return session.new_loader(
+        rank=rank, num_ranks=num_ranks, accumulation=accumulation, global_batch=samples, total_samples=samples
+    )
+
+
+def _clear(session: Session) -> None:
+    for param in session.model.parameters():
+        param.grad = None
+
+
+@contextmanager
+def _plain(session: Session) -> Iterator[None]:
+    precision, model = session.precision, session.model
+    was_training = model.training
+    session.precision = Precision("fp32", session.world.device)
+    model.eval()
+    try:
+        yield
+    finally:
+        session.precision = precision
+        session.model.train(was_training)

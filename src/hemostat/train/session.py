@@ -1,0 +1,288 @@
+"""`Session`: the engine of a run, driven by hemostat's trainer or by a plain loop."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from types import TracebackType
+from typing import Any, NamedTuple
+
+import msgspec
+import torch
+
+from hemostat.data import EvalLoader, Feed, MicroBatch, Source, TrainLoader
+from hemostat.errors import GuardStop, TaskError
+from hemostat.recipe import Base, Devices, Verdict
+from hemostat.task import to_device
+from hemostat.train.control import ControlVote
+from hemostat.train.evaluate import Measure, evaluate
+from hemostat.train.guards import nonfinite_rows
+from hemostat.train.header import session_header
+from hemostat.train.parallel import dp
+from hemostat.train.precision import Precision
+from hemostat.train.process import World, seed_everything
+from hemostat.train.record import Record
+from hemostat.train.resolve import find_price, new_stopper, optimizer_settings, resolve_recipe
+from hemostat.train.settings import TrainSettings
+from hemostat.train.update import Updater, build_optimizer
+
+
+class Step(NamedTuple):
+    """One optimizer step, equal on all ranks.
+
+    Attributes:
+        number: 1-based number of the window, skipped ones included.
+        samples: samples consumed by all ranks so far.
+        loss: mean over all samples (or tokens) of the window.
+        lr: learning rate that was applied.
+        grad_norm: before clipping.
+        applied: False for a counted skip.
+    """
+
+    number: int
+    samples: int
+    loss: float
+    lr: float
+    grad_norm: float
+    applied: bool
+
+
+class Session:
+    """One training run: iterate `steps()`, call `backward`, leave the `with` block.
+
+    Args:
+        model: the module to train; it is moved to `world.device`.
+        optimizer: None builds the one that the recipe names.
+        train_data: map-style dataset or DataLoader.
+        base: hyper-parameters that work on one device.
+        devices: the batch on the devices at hand; `num_ranks` is filled in from the world.
+        settings: how the engine runs.
+        world: None reads torch's elastic launcher from the environment.
+
+    Attributes:
+        model: what the loop calls; wrapped when there are several ranks.
+        recipe: every hyper-parameter as it is used, with its reason.
+        last: the latest step, or None.
+        stop_reason: one sentence once the run is to end early, else empty.
+        at_window_end: the latest `backward` completed a step.
+        usd_per_hour: price of all devices together; None where it is not known.
+
+    Raises:
+        UsageError: what was given cannot be meant; raised on all ranks before the first collective.
+
+    Examples:
+        >>> data = torch.utils.data.TensorDataset(torch.randn(64, 4), torch.randn(64, 1))
+        >>> base = Base(optimizer="sgd", lr=0.1, tuned_batch=16, epochs=2)
+        >>> with Session(torch.nn.Linear(4, 1), None, data, base, settings=TrainSettings(record=False)) as session:
+        ...     for x, y in session.steps():
+        ...         session.backward(((session.model(x) - y) ** 2).sum(), count=len(x))
+        >>> session.last.number, session.last.samples
+        (8, 128)
+    """
+
+    def __init__(
+        self,
+        model: torch.nn.Module,
+        optimizer: torch.optim.Optimizer | None,
+        train_data: Any,
+        base: Base,
+        devices: Devices | None = None,
+        settings: TrainSettings | None = None,
+        world: World | None = None,
+    ) -> None:
+        self.settings = settings or TrainSettings()
+        self.world = world or World.from_environment(self.settings.device)
+        self._source = Source(train_data, "train_data")
+        self.recipe = resolve_recipe(base, devices or Devices(), self._source.num_samples, self.world)
+        self.loader = self.new_loader()
+        self.model = dp.wrap(model.to(self.world.device), self.world, find_unused=False)
+        self.precision = Precision(self.settings.precision or self.recipe.precision, self.world.device)
+        params = [param for param in model.parameters() if param.requires_grad]
+        if not params:
+            raise TaskError("the model has no parameter that requires a gradient. Nothing can be trained.")
+        if optimizer is None:
+            optimizer = build_optimizer(self.recipe.optimizer, params, optimizer_settings(self.recipe))
+            base_lr = self.recipe.lr
+        else:
+            base_lr = base.lr
+        self._updater = Updater(optimizer, self.precision, self.recipe.clip_norm, base_lr)
+        self.stopper = new_stopper(self.recipe)
+        self.usd_per_hour = find_price(self.settings)
+        self.record = Record(self.world, self.settings.record)
+        self.control = ControlVote(self.world, self.record.path)
+        seed_everything(
+            self.settings.seed + 1 + self.world.rank
+        )  # ranks draw dropout apart; the order does not
+        self.last: Step | None = None
+        self.applied_steps = 0
+        self.skipped_steps = 0
+        self.stop_reason = ""
+        self.at_window_end = False
+        self._skips_in_a_row = 0
+        self._losses: list[Any] = []
+        self._counts: list[Any] = []
+        self._micro: MicroBatch | None = None
+        self._schedule_lr = self.recipe.schedule.lr
+        self.started_s = time.perf_counter()
+
+    def __enter__(self) -> Session:
+        """The header is written and signals are noted from here on."""
+        self.record.header(lambda: session_header(self))
+        self.control.interrupt.install()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Write what is buffered and leave the process group."""
+        self.control.interrupt.remove()
+        self.record.close()
+        self.world.close()
+
+    def steps(self) -> Iterator[Any]:
+        """This rank's micro-batches, on its device, until the run ends or is told to stop.
+
+        Raises:
+            UsageError: the loop asked for the next batch without `backward` on this one.
+        """
+        for micro in self.loader:
+            self._micro = micro
+            with dp.accumulating(self.model, micro.last):
+                yield to_device(micro.data, self.world.device)
+            if self.awaits_backward:
+                raise TaskError(
+                    "a batch came back without session.backward(loss_sum, count). Call it once a batch."
+                )
+            if self.stop_reason:
+                return
+
+    @property
+    def awaits_backward(self) -> bool:
+        """A batch was handed out and `backward` has not been called on it yet."""
+        return self._micro is not None
+
+    def autocast(self) -> AbstractContextManager[None]:
+        """The context of a forward pass in the run's precision."""
+        return self.precision.autocast()
+
+    def backward(self, loss_sum: torch.Tensor, count: float | torch.Tensor) -> None:
+        """Accumulate a micro-batch; after the last one of the window the update follows.
+
+        The gradient that is applied is that of (sum of all loss sums) / (sum of all counts), over micro-batches
+        and ranks, however ragged they are.
+
+        Args:
+            loss_sum: 0-d sum of the losses in this micro-batch.
+            count: how many terms that sum has (samples or tokens).
+
+        Raises:
+            GuardStop: too many steps in a row were not finite.
+            TaskError: called without a batch, or the data hold NaN.
+        """
+        micro = self._micro
+        if micro is None:
+            raise TaskError("session.backward was called without a batch from session.steps().")
+        self.accumulate(loss_sum, count, micro)
+        self._micro = None
+        self.at_window_end = micro.last
+        if micro.last:
+            self._finish_window(micro)
+
+    def accumulate(self, loss_sum: torch.Tensor, count: float | torch.Tensor, micro: MicroBatch) -> None:
+        """Add one micro-batch to the gradients, without an update."""
+        weight = self.world.num_ranks / micro.window_samples if micro.num_samples else 0.0
+        self.precision.backward(loss_sum * weight)
+        if micro.num_samples:
+            self._losses.append(loss_sum.detach())
+            self._counts.append(count)
+
+    def drain(self) -> tuple[float, float]:
+        """This rank's loss sum and count of the window so far; both start again at 0."""
+        loss_sum = math.fsum(map(float, self._losses))
+        count = math.fsum(map(float, self._counts))
+        self._losses.clear()
+        self._counts.clear()
+        return loss_sum, count
+
+    def _finish_window(self, micro: MicroBatch) -> None:
+        loss_sum, count, stop_reason = self.control.vote(*self.drain(), samples=micro.position)
+        lr = self._schedule_lr(self.applied_steps) * self.stopper.lr_factor
+        update = self._updater.apply(micro.window_samples / count if count > 0 else 0.0, lr)
+        number = self.last.number + 1 if self.last else 1
+        loss = loss_sum / count if count else math.nan
+        self.last = Step(number, micro.position, loss, lr, update.grad_norm, update.applied)
+        if self.world.rank == 0:
+            self.record.log(number, micro.position, {"loss": loss, "lr": lr, "grad_norm": update.grad_norm})
+        if update.applied:
+            self.applied_steps += 1
+            self._skips_in_a_row = 0
+        else:
+            self._skipped(micro, count)
+        if stop_reason:
+            self.stop_reason = stop_reason
+
+    def _skipped(self, micro: MicroBatch, count: float) -> None:
+        self.skipped_steps += 1
+        if count <= 0:
+            return  # nothing was asked to be learnt in this window; not a fault
+        rows = nonfinite_rows(micro.data)
+        if self.world.sum([float(bool(rows))])[0] > 0:
+            where = f"rank {self.world.rank}, row {rows[0]} of its micro-batch" if rows else "another rank"
+            raise TaskError(
+                f"train_data holds NaN or infinity: window of samples up to {micro.position}, {where}. "
+                "Clean the data; a run on it cannot end well."
+            )
+        self._skips_in_a_row += 1
+        if self._skips_in_a_row > self.settings.max_skips:
+            raise GuardStop(
+                f"loss or gradient was not finite in {self._skips_in_a_row} steps in a row, up to step "
+                f"{self.last.number if self.last else 0}. Lower lr, lengthen warmup_steps, or set clip_norm=1."
+            )
+
+    def evaluate(self, data: Any, measure: Measure) -> dict[str, float]:
+        """Judge the model on every row of a dataset once, pooled over all ranks.
+
+        Args:
+            data: map-style dataset or DataLoader.
+            measure: (model, batch) -> name: (sum, count).
+        """
+        loader = EvalLoader(
+            data, rank=self.world.rank, num_ranks=self.world.num_ranks, micro_batch=self.recipe.micro_batch
+        )
+        with self.autocast():
+            return evaluate(dp.unwrap(self.model), loader, measure, self.world)
+
+    def judge(self, value: float) -> Verdict:
+        """Feed the monitored metric to early stopping and plateau halving; call it on all ranks.
+
+        Args:
+            value: the pooled metric, equal on all ranks.
+        """
+        verdict = self.stopper.update(value, self.applied_steps)
+        if verdict.stop:
+            self.stop_reason = verdict.why
+        return verdict
+
+    def log(self, **values: float) -> None:
+        """Record figures at the latest step; every rank writes its own."""
+        step, samples = (self.last.number, self.last.samples) if self.last else (0, 0)
+        self.record.log(step, samples, values)
+
+    def find_unused(self, found: bool) -> None:
+        """Wrap again when some parameters get no gradient in some steps."""
+        if found:
+            self.model = dp.wrap(dp.unwrap(self.model), self.world, find_unused=True)
+
+    def new_loader(self, **changes: int) -> TrainLoader:
+        """A loader of the training data from its start, as the recipe says but for `changes`."""
+        feed = Feed(
+            seed=self.settings.seed,
+            global_batch=self.recipe.global_batch,
+            accumulation=self.recipe.accumulation,
+            rank=self.world.rank,
+            num_ranks=self.world.num_ranks,
+            total_samples=self.recipe.total_samples,
+        )
+        return TrainLoader(self._source, msgspec.structs.replace(feed, **changes))

@@ -1,0 +1,37 @@
+"""`TrainSettings`: how the engine runs, as opposed to what is learnt."""
+
+from __future__ import annotations
+
+from hemostat.config import Config
+
+
+class TrainSettings(Config, frozen=True, kw_only=True):
+    """Settings under `[train]` in TOML and `--set train.NAME=VALUE`; `None` is derived.
+
+    Attributes:
+        seed: of the weights, the order and the augmentations.
+        device: "cpu" or "cuda"; None takes an accelerator where there is one.
+        precision: "fp32", "bf16" or "fp16"; None asks the recipe.
+        self_check: compare one step at N ranks with one process before training.
+        deterministic: ask torch for deterministic kernels.
+        num_threads: torch threads of one rank; None keeps what the launcher set.
+        max_skips: consecutive non-finite steps that are skipped before the run stops.
+        usd_per_hour: price of all devices together; None looks at `instance`.
+        instance: a name of the price table, such as "p4d.24xlarge".
+        record: keep the run in `.hemostat/runs`.
+        monitor: the metric that early stopping and the best checkpoint follow.
+        save: write `checkpoints/best.pt` and `checkpoints/last.pt`.
+    """
+
+    seed: int = 0
+    device: str | None = None
+    precision: str | None = None
+    self_check: bool = True
+    deterministic: bool = False
+    num_threads: int | None = None
+    max_skips: int = 10
+    usd_per_hour: float | None = None
+    instance: str | None = None
+    record: bool = True
+    monitor: str = "val_loss"
+    save: bool = True

@@ -1,0 +1,115 @@
+"""One optimizer update: every factor, the clip and the finite check meet here and nowhere else."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import torch
+
+from hemostat.errors import TaskError
+from hemostat.train.precision import Precision
+
+
+class Update(NamedTuple):
+    """What one update did.
+
+    Attributes:
+        applied: False when the gradients were not finite and the update was skipped.
+        grad_norm: 2-norm of the gradient of the mean loss, before clipping.
+    """
+
+    applied: bool
+    grad_norm: float
+
+
+class Updater:
+    """Turns accumulated gradients into one step of the optimizer.
+
+    Args:
+        optimizer: the user's or the one built from the recipe; the ratio of each group's rate to `base_lr` is kept.
+        precision: unscales once.
+        clip_norm: 2-norm above which the whole gradient is scaled down; None leaves it.
+        base_lr: the rate that the groups were written for.
+    """
+
+    def __init__(
+        self, optimizer: torch.optim.Optimizer, precision: Precision, clip_norm: float | None, base_lr: float
+    ) -> None:
+        self.optimizer = optimizer
+        self._precision = precision
+        self._clip_norm = clip_norm
+        self._ratios = [float(group["lr"]) / base_lr for group in optimizer.param_groups]
+        self._params = [param for group in optimizer.param_groups for param in group["params"]]
+
+    def apply(self, factor: float, lr: float) -> Update:
+        """Scale, check, clip, step and clear.
+
+        Args:
+            factor: what all gradients are multiplied by (samples / count of the window); 0 skips the update.
+            lr: learning rate of this step.
+        """
+        self._precision.unscale(self.optimizer)
+        grads = [param.grad for param in self._params if param.grad is not None]
+        norm = factor * total_norm(grads)
+        finite = math.isfinite(norm)
+        applied = finite and factor != 0.0
+        if applied:
+            clip = self._clip_norm
+            multiplier = factor * (clip / norm if clip is not None and norm > clip else 1.0)
+            if multiplier != 1.0:
+                torch._foreach_mul_(grads, multiplier)
+            for group, ratio in zip(self.optimizer.param_groups, self._ratios, strict=True):
+                group["lr"] = lr * ratio
+        self._precision.step(self.optimizer, applied)
+        self.optimizer.zero_grad(set_to_none=True)
+        return Update(applied, norm)
+
+
+def total_norm(grads: list[torch.Tensor]) -> float:
+    """2-norm of all gradients together; 0 for none.
+
+    Examples:
+        >>> total_norm([torch.tensor([3.0]), torch.tensor([4.0])])
+        5.0
+    """
+    if not grads:
+        return 0.0
+    return float(torch.linalg.vector_norm(torch.stack(torch._foreach_norm(grads))))
+
+
+def build_optimizer(
+    name: str, params: Iterable[torch.nn.Parameter], settings: dict[str, float]
+) -> torch.optim.Optimizer:
+    """Build the optimizer that a recipe names.
+
+    Args:
+        name: "sgd", "adam", "adamw", "rmsprop" or "adagrad".
+        params: trainable parameters.
+        settings: lr, momentum, beta1, beta2, eps, weight_decay; those absent keep torch's default.
+
+    Raises:
+        TaskError: a name that torch does not have; the task can return its own optimizer.
+
+    Examples:
+        >>> weight = torch.nn.Parameter(torch.zeros(2))
+        >>> build_optimizer("sgd", [weight], {"lr": 0.1, "momentum": 0.9}).defaults["momentum"]
+        0.9
+    """
+    kinds: dict[str, tuple[type[torch.optim.Optimizer], tuple[str, ...]]] = {
+        "sgd": (torch.optim.SGD, ("lr", "momentum", "weight_decay")),
+        "adam": (torch.optim.Adam, ("lr", "eps", "weight_decay")),
+        "adamw": (torch.optim.AdamW, ("lr", "eps", "weight_decay")),
+        "rmsprop": (torch.optim.RMSprop, ("lr", "momentum", "eps", "weight_decay")),
+        "adagrad": (torch.optim.Adagrad, ("lr", "eps", "weight_decay")),
+    }
+    if name not in kinds:
+        raise TaskError(
+            f"optimizer={name!r}: hemostat builds {', '.join(kinds)}. Return yours from optimizer(self, params)."
+        )
+    kind, accepted = kinds[name]
+    arguments: dict[str, Any] = {key: settings[key] for key in accepted if key in settings}
+    if name in ("adam", "adamw"):
+        arguments["betas"] = (settings.get("beta1", 0.9), settings.get("beta2", 0.999))
+    return kind(params, **arguments)
