@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NoReturn
 
 import torch
@@ -38,6 +38,7 @@ class Source:
     Attributes:
         num_samples: its length.
         fetch: int64 tensor of shape (n,) -> a batch of n samples.
+        declared_batch: `batch_size` of the DataLoader, in samples, if it was one; the recipe decides.
 
     Raises:
         TaskError: iterable, empty, or not a data set; the message says how to mend it.
@@ -51,6 +52,7 @@ class Source:
 
     def __init__(self, dataset: Any, role: str = "train_data") -> None:
         self.role = role
+        self.declared_batch = dataset.batch_size if isinstance(dataset, DataLoader) else None
         dataset, collate = _unwrap(dataset, role)
         self.dataset = dataset
         self.num_samples = _size(dataset, role)
@@ -62,6 +64,20 @@ class Source:
 
     def __len__(self) -> int:
         return self.num_samples
+
+    def content(self) -> Iterator[bytes] | None:
+        """All bytes of a TensorDataset, or a Subset of one, for a fingerprint; None for other data sets."""
+        parts, dataset = [], self.dataset
+        while isinstance(dataset, Subset):
+            parts.append(torch.as_tensor(dataset.indices, dtype=torch.int64))
+            dataset = dataset.dataset
+        tensors = _tensors(dataset)
+        return None if tensors is None else map(_bytes, (*parts, *tensors))
+
+
+def _bytes(tensor: Tensor) -> bytes:
+    head = f"{tensor.dtype}{tuple(tensor.shape)}".encode()
+    return head + tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes()
 
 
 def _unwrap(dataset: Any, role: str) -> tuple[Any, Collate | None]:

@@ -41,7 +41,7 @@ class Order:
         (2,)
 
     Source: Luby and Rackoff 1988 (Feistel networks); Black and Rogaway 2002, section 3 (cycle walking);
-        Steele et al. 2014, figure 17 (the SplitMix64 mixing constants).
+        Vigna, splitmix64.c (keys; the mixing constants are Stafford's variant 13).
     """
 
     def __init__(self, num_samples: int, seed: int) -> None:

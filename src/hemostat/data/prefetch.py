@@ -8,7 +8,7 @@ from queue import SimpleQueue
 from typing import Final, Generic, TypeVar
 
 Item = TypeVar("Item")
-_JOIN_S: Final = 10.0  # a fetch that is under way when the loop ends is waited for, but not for ever
+_JOIN_S: Final = 5.0  # a fetch that is under way when the loop ends is waited for, but not for ever
 
 
 class ReadAhead(Generic[Item]):

@@ -9,18 +9,16 @@ import typing
 from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
 from hemostat.config import decode
 from hemostat.errors import FieldError, TaskError, UnknownNameError
+from hemostat.recipe import Base
 from hemostat.task.blame import said, shown, user_line
 from hemostat.task.losses import door_of
 from hemostat.task.task import Task, hyper_parameters
-
-if TYPE_CHECKING:
-    from hemostat.recipe import Base
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -77,8 +75,6 @@ def build_task(cls: type[Task], values: Mapping[str, Any]) -> tuple[Task, Base]:
         >>> task, base.lr, base.epochs
         (Line(lr=0.1, width=16), 0.1, 3.0)
     """
-    from hemostat.recipe import Base
-
     own = {field.name: field for field in dataclasses.fields(cls)}  # type: ignore[arg-type]
     of_base = {field.encode_name for field in msgspec.structs.fields(Base)}
     for name in values:

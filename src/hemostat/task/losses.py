@@ -12,6 +12,7 @@ from hemostat.errors import HemostatError, TaskError
 from hemostat.task.answers import about_no_loss, about_no_pair, check_count, check_total
 from hemostat.task.batch import num_samples
 from hemostat.task.blame import said, user_line
+from hemostat.task.doubling import check_doubling
 from hemostat.task.figures import Figures
 from hemostat.task.task import Task
 
@@ -116,6 +117,17 @@ class LossDoor:
         else:
             check_count(count, self._name)
         return Loss(_times(mean, count), count, output, batch)
+
+    def check(self, model: nn.Module, batch: Any) -> str:
+        """Whether sum and count grow with the batch; costs two forward passes, for the start of a run.
+
+        Returns:
+            "" where all is well, else one sentence.
+
+        Raises:
+            TaskError: a mean was returned as a sum, a sum as a mean, or a count that stands still.
+        """
+        return check_doubling(self.compute, model, batch, name=self._name, kind=self.kind)
 
     def metrics(self, output: Any, target: Any) -> dict[str, tuple[Any, Any]]:
         """The task's figures for one batch as {name: (sum, count)}; torchmetrics objects are updated instead.
