@@ -16,8 +16,8 @@ class Devices(Config, frozen=True, kw_only=True):
         accumulation: micro-batches that one rank adds up before an update.
         global_batch: samples behind one update, over all ranks.
         device: "A100-80GB", "V100", "T4", "cpu", ... for the precision.
-        eval_every_samples: samples between evaluations now; None: as on one device.
-        warmup_steps: updates of warm-up now; None: derived from the one-device value.
+        new_eval_every_samples: samples between evaluations now; None: as on one device.
+        new_warmup_steps: updates of warm-up now; None: derived from the one-device value.
 
     Raises:
         FieldError: a count below 1.
@@ -28,14 +28,14 @@ class Devices(Config, frozen=True, kw_only=True):
     accumulation: int | None = None
     global_batch: int | None = None
     device: str | None = None
-    eval_every_samples: int | None = None
-    warmup_steps: int | None = None
+    new_eval_every_samples: int | None = None
+    new_warmup_steps: int | None = None
 
     def __post_init__(self) -> None:
         """Every count is a whole number of at least 1."""
-        for name in ("num_ranks", "micro_batch", "accumulation", "global_batch", "eval_every_samples"):
+        for name in ("num_ranks", "micro_batch", "accumulation", "global_batch", "new_eval_every_samples"):
             check_int(name, getattr(self, name), minimum=1)
-        check_int("warmup_steps", self.warmup_steps, minimum=0)
+        check_int("new_warmup_steps", self.new_warmup_steps, minimum=0)
 
 
 class Batch(Config, frozen=True, kw_only=True):

@@ -44,9 +44,9 @@ def find_batch_risks(base: Base, batch: Batch, critical_batch: float | None) -> 
             f"Batch {total} against a critical batch of {critical_batch:.0f}: the same quality needs "
             f"{stretch:.2f}x the samples."
         )
-        fix = (
-            "The run was lengthened by that." if base.accept_bill else "Set accept_bill=true to train longer."
-        )
+        fix = "Set accept_bill=true to train longer."
+        if base.accept_bill:
+            fix = "You accepted it: the length of the run, where it is known, includes it."
         found.append(_warn("HR007", message, fix))
     if base.objective not in (None, "supervised") and batch.num_ranks > 1:
         message = (

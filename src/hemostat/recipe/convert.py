@@ -14,6 +14,7 @@ from hemostat.recipe.batch import Batch, Devices, split_batch
 from hemostat.recipe.checks import find_batch_risks, find_low_tier, find_run_risks, refuse
 from hemostat.recipe.critical import BatchRun
 from hemostat.recipe.double_scaling import find_double_scaling
+from hemostat.recipe.laws import find_odd_lr
 from hemostat.recipe.one_device import ANNEALED, Base
 from hemostat.recipe.options import batch_rows, list_options, lr_row, scale_base
 from hemostat.recipe.precision import precision_for
@@ -59,7 +60,7 @@ def convert(base: Base, devices: Devices | None = None, runs: Sequence[BatchRun]
     scaled = scale_base(base, batch.global_batch, critical)
     length = derive_length(base, batch.global_batch, critical)
     schedule, schedule_rows = derive_schedule(base, devices, batch.global_batch, scaled, length)
-    change = Change(batch.global_batch, devices.eval_every_samples, length.stretch, length.samples)
+    change = Change(batch.global_batch, devices.new_eval_every_samples, length.stretch, length.samples)
     rhythm = derive_rhythm(base, change)
     advice = advise(base, batch.global_batch, batch.micro_batch, scaled.lr / base.lr)
     applied = {row.field: row for row in advice if row.field in base.apply_advice}
@@ -140,6 +141,7 @@ def _findings(parts: _Parts) -> list[Finding]:
     base, batch, scaled, schedule, rhythm, critical = parts
     k = batch.global_batch / base.tuned_batch
     found = find_double_scaling(base, scaled.lr / base.lr, k)
+    found += find_odd_lr(base)
     found += find_batch_risks(base, batch, critical)
     found += find_run_risks(base, schedule, eval_every_steps=rhythm.eval_every_steps, moved=k != 1.0)
     if scaled.tier == "low":

@@ -5,6 +5,7 @@ from __future__ import annotations
 from hemostat.findings import Finding, Severity
 from hemostat.recipe.one_device import Base
 from hemostat.recipe.optimizers import optimizer_family
+from hemostat.recipe.other_software import framework_factor
 
 # framework -> (what it does, what to write there)
 FRAMEWORKS = {
@@ -72,6 +73,9 @@ def find_double_scaling(base: Base, lr_factor: float, batch_ratio: float) -> lis
         name = _NAMES.get(name, name)
         if name in FRAMEWORKS:
             does, fix = FRAMEWORKS[name]
+            own = framework_factor(name, batch_ratio, base.optimizer)
+            if own is not None and batch_ratio != 1.0:
+                does += f"; it would set lr={base.lr * own:.4g} from the one-device value"
             findings.append(
                 Finding(
                     code="HR002",

@@ -20,6 +20,7 @@ _POSITIVE_INTS = (
     "num_train_samples",
     "num_val_samples",
     "sample_tokens",
+    "num_params",
     "eval_every_samples",
 )
 _COUNTS = ("warmup_steps", "patience", "plateau_patience")
@@ -42,6 +43,7 @@ class Base(Config, frozen=True, kw_only=True):
         num_train_samples: size of the training set.
         num_val_samples: size of the validation set; gives the noise floor of a metric.
         sample_tokens: tokens in one sample, to turn tokens into samples.
+        num_params: parameters of a language model, for a sanity band around lr.
         schedule: cosine, linear (to eta_min), wsd (warm-up, stable, decay), constant or step.
         warmup_steps: at tuned_batch; None or 0: none was used.
         start_lr: where the warm-up starts; None: 0, or lr for SGD whose rate is scaled up.
@@ -92,6 +94,7 @@ class Base(Config, frozen=True, kw_only=True):
     num_train_samples: int | None = None
     num_val_samples: int | None = None
     sample_tokens: int = 1
+    num_params: int | None = None
     schedule: str = "cosine"
     warmup_steps: int | None = None
     start_lr: float | None = None

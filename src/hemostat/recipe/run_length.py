@@ -100,8 +100,8 @@ def derive_schedule(
         stretch=length.stretch if family in ("lamb", "lars") else 1.0,
     )
     steps, why, source, confidence = warm.steps, warm.why, warm.source, "high" if k == 1.0 else "medium"
-    if devices.warmup_steps is not None:
-        steps, why, source, confidence = devices.warmup_steps, "you set it", "", "given"
+    if devices.new_warmup_steps is not None:
+        steps, why, source, confidence = devices.new_warmup_steps, "you set it", "", "given"
     start_lr = base.start_lr
     if start_lr is None:
         start_lr = base.lr if family in ("sgd", "lars") and factor > 1.0 else 0.0

@@ -7,26 +7,32 @@ from typing import TYPE_CHECKING, Any
 
 from hemostat.config import Resolved
 from hemostat.findings import Severity
+from hemostat.recipe.critical import samples_stretch
 from hemostat.units import format_number
 
 if TYPE_CHECKING:
     from hemostat.recipe.recipe import Option, Recipe
 
 MAX_LINES = 12
+# field -> label, most important first
 _LABELS = {
     "lr": "learning rate",
     "warmup_steps": "warm-up steps",
-    "total_steps": "steps",
-    "eval_every_steps": "evaluate every",
     "patience_evals": "patience",
+    "total_steps": "steps",
     "plateau_patience": "plateau patience",
-    "weight_decay": "weight decay",
-    "clip_norm": "clip norm",
-    "critical_batch": "critical batch",
-    "min_delta": "min delta",
+    "milestones": "milestones",
     "eta_min": "eta_min",
+    "eval_every_steps": "steps per evaluation",
+    "min_delta": "min delta",
+    "weight_decay": "weight decay",
+    "beta2": "beta2",
+    "eps": "eps",
+    "ema": "ema",
+    "clip_norm": "clip norm",
+    "precision": "precision",
 }
-_BATCH_FIELDS = ("global_batch", "micro_batch", "accumulation")
+_NEW = ("precision", "plateau_patience")  # printed though nothing stood there before
 
 
 def recipe_lines(recipe: Recipe, why: bool = False) -> list[str]:
@@ -48,7 +54,7 @@ def recipe_lines(recipe: Recipe, why: bool = False) -> list[str]:
     if why:
         return lines + _long_table(recipe)
     notes = _note_lines(recipe)
-    rows = _short_rows(recipe, MAX_LINES - len(lines) - 1 - len(notes) - 1)
+    rows = _short_rows(recipe, MAX_LINES - len(lines) - len(notes) - 1)
     return [*lines, *rows, *notes, _next_line(recipe)]
 
 
@@ -75,18 +81,22 @@ def _text(value: Any) -> str:
 
 
 def _short_rows(recipe: Recipe, room: int) -> list[str]:
-    """The rows that changed, the rate always, precision last; what finds no room is counted."""
-    rows = [row for row in recipe.values if row.field not in _BATCH_FIELDS and row.field != "critical_batch"]
-    changed = [row for row in rows if row.field == "lr" or _text(row.before) != _text(row.value)]
-    shown = changed if len(changed) <= room else changed[: room - 1]
-    width = max(len(_LABELS.get(row.field, row.field)) for row in shown)
-    left = max(len(_text(row.before)) for row in shown)
-    lines = [f"{'':{width}}  {'before':>{max(left, 6)}}    after"]
-    for row in shown:
-        label = _LABELS.get(row.field, row.field)
-        lines.append(f"{label:<{width}}  {_text(row.before):>{max(left, 6)}} -> {_text(row.value)}")
-    if len(shown) < len(changed):
-        lines.append(f"and {len(changed) - len(shown)} more values")
+    """The rate always, then what changed in the order of _LABELS; what finds no room is counted."""
+    order = list(_LABELS)
+    rows = [row for row in recipe.values if row.field in order]
+    rows = [row for row in rows if row.before is not None or row.field in _NEW]
+    rows = [row for row in rows if row.field == "lr" or _text(row.before) != _text(row.value)]
+    rows.sort(key=lambda row: order.index(row.field))
+    room -= 1  # the line of column names
+    shown = rows if len(rows) <= room else rows[: max(1, room - 1)]
+    width = max(len(_LABELS[row.field]) for row in shown)
+    left = max(6, *(len(_text(row.before)) for row in shown))
+    lines = [f"{'':{width}}  {'before':>{left}}    after"]
+    lines += [
+        f"{_LABELS[row.field]:<{width}}  {_text(row.before):>{left}} -> {_text(row.value)}" for row in shown
+    ]
+    if len(shown) < len(rows):
+        lines.append(f"and {len(rows) - len(shown)} more values")
     return lines
 
 
@@ -98,9 +108,20 @@ def _note_lines(recipe: Recipe) -> list[str]:
         for finding in found
         if finding.severity > Severity.INFO
     ][:2]
+    fitted = [row for row in recipe.values if row.field == "critical_batch" and row.source]
+    if fitted:
+        notes = [_fit_line(recipe, fitted[0]), *notes[:1]]
     if recipe.batch_ratio == 1.0 and not notes:
         notes = ["The global batch is the same, so the learning rate must not move: do not divide it."]
     return notes
+
+
+def _fit_line(recipe: Recipe, row: Resolved) -> str:
+    line = f"critical batch {_text(row.value)}: {row.why}"
+    if recipe.critical_batch is not None:
+        bill = samples_stretch(recipe.base.tuned_batch, recipe.global_batch, recipe.critical_batch)
+        line += f"; batch {recipe.global_batch} pays {bill:.2f}x the samples of {recipe.base.tuned_batch}"
+    return line
 
 
 def _next_line(recipe: Recipe) -> str:
@@ -109,7 +130,8 @@ def _next_line(recipe: Recipe) -> str:
     found = max(0, len([f for f in recipe.findings if f.severity > Severity.INFO]) - 2)
     more = f"; {found} more note{'s' * (found != 1)}" if found else ""
     unknown = "; critical batch not known" if recipe.critical_batch is None else ""
-    tuned = "" if recipe.batch_ratio == 1.0 else "Not retuned: try half and twice the rate. "
+    tuned = "Run the sweep. " if recipe.tier == "low" else "Not retuned: try half and twice the rate. "
+    tuned = "" if recipe.batch_ratio == 1.0 else tuned
     return f"{tuned}Reasons: --why{advice}{more}{unknown}"
 
 
@@ -145,6 +167,6 @@ def _row_lines(row: Resolved) -> list[str]:
     source = f" Source: {row.source}." if row.source else ""
     text = f"{row.why[:1].upper()}{row.why[1:]}.{source} Confidence: {row.confidence}."
     return [
-        f"  {_LABELS.get(row.field, row.field)}: {before}{_text(row.value)}",
+        f"  {_LABELS.get(row.field, row.field.replace('_', ' '))}: {before}{_text(row.value)}",
         *textwrap.wrap(text, width=108, initial_indent="      ", subsequent_indent="      "),
     ]
