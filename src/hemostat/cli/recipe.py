@@ -68,11 +68,7 @@ def _settings(task: str, values: dict[str, Any]) -> tuple[Base, Devices]:
     for name in values:
         if name not in _BASE_KEYS:
             raise UnknownNameError("--set", name, _BASE_KEYS | _DEVICE_KEYS)
-    # `--set milestones=30` means one milestone, and TOML has no other word for an int that is a float
-    for name in ("milestones", "apply_advice"):
-        if name in values and not isinstance(values[name], list):
-            values[name] = [values[name]]
-    return decode(Base, values), decode(Devices, devices)
+    return Base.from_text(values), decode(Devices, devices)
 
 
 def _write(path: Path, result: Recipe) -> None:

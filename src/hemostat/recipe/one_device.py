@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
-from hemostat.config import Config
+from hemostat.config import Config, decode
 from hemostat.errors import FieldError, UnknownNameError
 from hemostat.recipe.optimizers import optimizer_name
+from hemostat.units import parse_count
 
 SCHEDULES = ("cosine", "linear", "wsd", "constant", "step")
 ANNEALED = ("cosine", "linear", "wsd")
@@ -128,6 +130,34 @@ class Base(Config, frozen=True, kw_only=True):
     apply_advice: tuple[str, ...] = ()
     precision: str | None = None
 
+    @classmethod
+    def from_text(cls, values: Mapping[str, Any]) -> Base:
+        """Build from settings as people write them: counts may be text ("1.28M"), a single value a list.
+
+        total_samples may also be tokens ("2Btok", by sample_tokens) or steps ("10ksteps", by tuned_batch).
+
+        Raises:
+            UnknownNameError: a name that is not a field.
+            FieldError: a value outside its range or of the wrong kind.
+
+        Examples:
+            >>> Base.from_text({"total_samples": "2Btok", "sample_tokens": 2048}).total_samples
+            976563
+            >>> Base.from_text({"total_samples": "10ksteps", "tuned_batch": 64}).total_samples
+            640000
+        """
+        plain = dict(values)
+        length = plain.get("total_samples")
+        if isinstance(length, str):
+            plain["total_samples"] = _parse_length(length, plain)
+        for name in _POSITIVE_INTS:
+            if isinstance(plain.get(name), str):
+                plain[name] = parse_count(plain[name], name)
+        for name in ("milestones", "apply_advice"):
+            if name in plain and not isinstance(plain[name], list | tuple):
+                plain[name] = [plain[name]]
+        return decode(cls, plain)
+
     def __post_init__(self) -> None:
         """Check each field alone, then the pairs that can contradict each other."""
         optimizer_name(self.optimizer)
@@ -198,6 +228,17 @@ class Base(Config, frozen=True, kw_only=True):
                 f"mean nothing to schedule={self.schedule!r}",
                 'Set schedule="step", or leave the milestones out.',
             )
+
+
+def _parse_length(text: str, values: Mapping[str, Any]) -> int:
+    for unit, per, usual in (("tok", "sample_tokens", 1), ("step", "tuned_batch", Base().tuned_batch)):
+        number, found, _ = text.partition(unit)
+        if found:
+            size: int = values.get(per, usual)
+            check_int(per, size, minimum=1)
+            count = parse_count(number, "total_samples")
+            return -(-count // size) if unit == "tok" else count * size
+    return parse_count(text, "total_samples")
 
 
 def check_int(name: str, value: Any, minimum: int) -> None:

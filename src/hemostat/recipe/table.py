@@ -60,7 +60,7 @@ def recipe_lines(recipe: Recipe, why: bool = False) -> list[str]:
 
 def _option_line(recipe: Recipe, option: Option) -> str:
     letter, verb = ("A", "hold ") if option.name == "hold" else ("B", "scale")
-    cut = f"{option.micro_batch} x {option.accumulation} x {recipe.num_ranks} ranks"
+    cut = f"{option.micro_batch} x {option.accumulation} x {recipe.num_ranks} rank{'s' * (recipe.num_ranks != 1)}"
     rate = f"lr {format_number(option.lr)}"
     if option.name == "hold":
         rate = f"lr stays {format_number(option.lr)}, nothing moves"
