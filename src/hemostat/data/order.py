@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 PERMUTATION: Final = "feistel6-v1"
 _NUM_ROUNDS: Final = 6
-_MIN_BITS: Final = 8  # below that a Feistel network reaches too few permutations
+_MIN_BITS: Final = 6  # below that some permutations of few samples never come up
 _MASK64: Final = (1 << 64) - 1
 _GOLDEN: Final = 0x9E3779B97F4A7C15
 _MIX_A: Final = 0xBF58476D1CE4E5B9

@@ -1,8 +1,8 @@
 """What a user writes: the task, its loading, and the one door to its loss."""
 
 from hemostat.task.batch import num_samples, take, to_device
-from hemostat.task.calling import build_model, call
-from hemostat.task.loading import LoadedTask, build_task, load_task
+from hemostat.task.calling import build_model, call, own_optimizer
+from hemostat.task.loading import LoadedTask, load_task
 from hemostat.task.losses import Loss, LossDoor
 from hemostat.task.task import Task, hyper_parameters
 
@@ -12,11 +12,11 @@ __all__ = [
     "LossDoor",
     "Task",
     "build_model",
-    "build_task",
     "call",
     "hyper_parameters",
     "load_task",
     "num_samples",
+    "own_optimizer",
     "take",
     "to_device",
 ]

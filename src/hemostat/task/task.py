@@ -72,7 +72,10 @@ class Task:
         return None
 
     def optimizer(self, params: Iterable[Tensor]) -> Optimizer | None:
-        """An optimizer of your own over `params`; None: hemostat builds it from the recipe."""
+        """An optimizer of your own over `params`; None: hemostat builds it from the recipe.
+
+        Where a name is enough, a field takes the method's place: `optimizer: str = "sgd"`.
+        """
         return None
 
     def split(self, batch: Any) -> tuple[tuple[Any, ...], dict[str, Any], Any]:
@@ -145,7 +148,7 @@ def hyper_parameters(task: Task) -> dict[str, Any]:
 def _check_body(cls: type[Task]) -> None:
     typed = inspect.get_annotations(cls)
     for name in typed:
-        if name in HOOKS:
+        if name in HOOKS and name != "optimizer":  # that one may be a method or just a name
             raise TaskError(
                 f"{cls.__name__}.{name} is a method of Task, so it cannot be a hyper-parameter. "
                 f"Give the field another name, such as {name}_name."

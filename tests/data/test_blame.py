@@ -1,0 +1,37 @@
+"""Naming the user's line of an exception."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from hemostat.data.blame import said, shown, user_line
+
+
+def test_the_innermost_line_that_is_the_users():
+    with pytest.raises(json.JSONDecodeError) as caught:
+        json.loads("{")  # raised deep inside the standard library
+    line = test_the_innermost_line_that_is_the_users.__code__.co_firstlineno + 2
+    assert user_line(caught.value).endswith(f"test_blame.py:{line}")
+
+
+def test_an_exception_that_was_never_raised_has_no_line():
+    assert user_line(ValueError("made, not raised")) == ""
+
+
+def test_paths_are_shown_as_the_user_would_write_them(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert shown(tmp_path / "tasks" / "digits.py") == str(Path("tasks") / "digits.py")
+    assert shown("/somewhere/else.py") == "/somewhere/else.py"
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (KeyError("image"), "KeyError: 'image'"),
+        (ValueError("one\ntwo"), "ValueError: one"),
+        (OSError(), "OSError"),
+    ],
+)
+def test_what_was_said(error, text):
+    assert said(error) == text
