@@ -38,7 +38,8 @@ def test_packages_are_those_that_are_imported():
 
 def test_the_command_keeps_modules_and_loses_secrets(tmp_path):
     (tmp_path / "show.py").write_text(
-        "import json; from hemostat.track import collect_provenance; print(json.dumps(collect_provenance()['command']))"
+        "import json; from hemostat.track import collect_provenance\n"
+        "print(json.dumps(collect_provenance()['command']))\n"
     )
     words = [sys.executable, "-m", "show", "--token", "abcdefgh"]
     done = subprocess.run(words, cwd=tmp_path, env=os.environ, capture_output=True, text=True, check=True)
@@ -46,6 +47,9 @@ def test_the_command_keeps_modules_and_loses_secrets(tmp_path):
 
 
 def test_no_torch_is_loaded():
-    code = "import sys, hemostat.track, hemostat.launch, hemostat.plan; print('torch' in sys.modules, 'numpy' in sys.modules)"
+    code = (
+        "import sys, hemostat.track, hemostat.launch, hemostat.plan\n"
+        "print('torch' in sys.modules, 'numpy' in sys.modules)\n"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["False", "False"]

@@ -45,7 +45,7 @@ def test_non_finite_numbers_survive_as_valid_json(tmp_path):
 def test_10000_scalars_in_well_under_a_second(tmp_path):
     recorder = Recorder(tmp_path, 0)
     best_s = math.inf
-    for attempt in range(3):
+    for _ in range(3):
         start = time.perf_counter()
         for step in range(10_000):
             recorder.log(step, 32 * step, {"loss": 0.5 + step})

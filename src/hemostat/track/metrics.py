@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 
-class Line(msgspec.Struct):
+class Line(msgspec.Struct, frozen=True, kw_only=True):
     """One line of metrics; non-finite values are strings in the file."""
 
     step: int
