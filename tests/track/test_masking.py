@@ -42,7 +42,7 @@ def test_variables_that_are_needed_stay(name):
     ("text", "kept"),
     [
         (f"postgres://user:{SECRET}@host:5432/db", "postgres://***@host:5432/db"),
-        (f"https://{SECRET}@example.org/simple", "https://***@example.org/simple"),
+        (f"https://{SECRET}@example.org/packages", "https://***@example.org/packages"),
         (
             f"https://example.org/x?a=1&access_token={SECRET}&b=2",
             "https://example.org/x?a=1&access_token=***&b=2",

@@ -56,7 +56,7 @@ def load_run(root: Path, run_id: str = "last") -> RunRecord:
 
     Args:
         root: the folder of all runs.
-        run_id: the id, any unique beginning or ending of it, or "last" for the newest.
+        run_id: the id, a unique beginning or other part of it, or "last" for the newest.
 
     Raises:
         UnknownNameError: no such run; the nearest ones are listed.
@@ -76,7 +76,7 @@ def load_run(root: Path, run_id: str = "last") -> RunRecord:
         )
     if run_id == "last":
         return runs[0]
-    fitting = [run for run in runs if run.id.startswith(run_id)] or [r for r in runs if r.id.endswith(run_id)]
+    fitting = [run for run in runs if run.id.startswith(run_id)] or [run for run in runs if run_id in run.id]
     if len(fitting) == 1:
         return fitting[0]
     if fitting:
