@@ -12,7 +12,7 @@ import torch
 from hemostat.data import Source
 from hemostat.errors import Interrupted, UnknownNameError
 from hemostat.recipe import Devices
-from hemostat.task import LoadedTask, LossDoor, build_model, call
+from hemostat.task import LoadedTask, LossDoor, build_model, call, own_optimizer
 from hemostat.train.checkpoint import save_weights
 from hemostat.train.header import task_header
 from hemostat.train.parallel import dp
@@ -75,7 +75,7 @@ def train(loaded: LoadedTask, devices: Devices, settings: TrainSettings) -> Outc
     task = loaded.task
     train_data, val_data = call(task, "train_data"), call(task, "val_data")
     model = build_model(task)
-    optimizer = call(task, "optimizer", [param for param in model.parameters() if param.requires_grad])
+    optimizer = own_optimizer(task, [param for param in model.parameters() if param.requires_grad])
     with Session(model, optimizer, train_data, loaded.base, devices, settings, world) as session:
         trainer = Trainer(session, LossDoor(task), None if val_data is None else Source(val_data, "val_data"))
         session.record.header(lambda: task_header(loaded, train_data))

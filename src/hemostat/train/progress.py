@@ -38,7 +38,7 @@ class Progress:
         self._task: TaskID | None = None
         self._every_s = LINE_EVERY_S
         self._started_s = time.perf_counter()
-        self._next_s = self._started_s
+        self._next_s = self._started_s + LINE_EVERY_S
         self.best = ""
         if visible and sys.stderr.isatty():
             self._open_bar()
@@ -56,6 +56,7 @@ class Progress:
         self._task = self._bar.add_task("starting", total=self._total_samples)
         self._bar.start()
         self._every_s = TERMINAL_EVERY_S
+        self._next_s = self._started_s
 
     def update(self, step: Step) -> None:
         """Show the latest step, if it is time to."""

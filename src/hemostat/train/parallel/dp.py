@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import inspect
 from contextlib import AbstractContextManager, nullcontext
+from typing import Any
 
 import torch
 from torch.nn.parallel import DistributedDataParallel
 
 from hemostat.train.process import World
+
+
+# torch 2.13 renamed the argument and warns of the old name
+_RENAMED = "forward_sync_buffers" in inspect.signature(DistributedDataParallel.__init__).parameters
+_NO_BUFFERS: Any = {"forward_sync_buffers" if _RENAMED else "broadcast_buffers": False}
 
 
 def wrap(model: torch.nn.Module, world: World, find_unused: bool) -> torch.nn.Module:
@@ -21,9 +28,9 @@ def wrap(model: torch.nn.Module, world: World, find_unused: bool) -> torch.nn.Mo
     return DistributedDataParallel(
         model,
         device_ids=device_ids,
-        broadcast_buffers=False,
         gradient_as_bucket_view=True,
         find_unused_parameters=find_unused,
+        **_NO_BUFFERS,
     )
 
 

@@ -1,0 +1,51 @@
+import math
+
+import pytest
+import torch
+from torch.utils.data import TensorDataset
+
+from hemostat.data import EvalLoader
+from hemostat.errors import TaskError
+from hemostat.train.evaluate import evaluate
+from hemostat.train.process import World
+
+
+def judge(measure, micro_batch=3, model=None):
+    data = TensorDataset(torch.arange(7.0))
+    return evaluate(model or torch.nn.Identity(), EvalLoader(data, micro_batch=micro_batch), measure, World())
+
+
+def test_a_ragged_last_batch_weighs_by_its_rows():
+    """T058: 0..6 in batches of 3, 3, 1."""
+    assert judge(lambda model, batch: {"mean": (batch[0].sum(), len(batch[0]))}) == {"mean": 3.0}
+
+
+def test_the_mode_of_the_model_is_restored_and_no_gradient_is_kept():
+    model = torch.nn.Linear(1, 1)
+    seen = []
+
+    def measure(model, batch):
+        output = model(batch[0][:, None])
+        seen.append((model.training, output.requires_grad))
+        return {"sum": (output.sum(), 1)}
+
+    judge(measure, model=model)
+    assert set(seen) == {(False, False)}
+    assert model.training
+
+
+def test_nothing_counted_is_nan_not_zero():
+    assert math.isnan(judge(lambda model, batch: {"empty": (0.0, 0)})["empty"])
+
+
+def test_names_that_change_are_refused():
+    names = iter("aab")
+    with pytest.raises(TaskError, match="Return the same names"):
+        judge(lambda model, batch: {next(names): (1.0, 1)})
+
+
+def test_a_model_that_raises_leaves_training_mode_on():
+    model = torch.nn.Linear(1, 1)
+    with pytest.raises(ZeroDivisionError):
+        judge(lambda model, batch: 1 / 0, model=model)
+    assert model.training

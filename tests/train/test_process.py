@@ -1,0 +1,39 @@
+import pytest
+import torch
+
+from hemostat.errors import EnvironmentFailure
+from hemostat.train.process import World, seed_everything
+
+
+def test_alone_needs_no_process_group():
+    world = World.from_environment("cpu")
+    assert (world.rank, world.num_ranks, str(world.device)) == (0, 1, "cpu")
+    assert world.sum([1.5, 2.0]) == [1.5, 2.0]
+    assert world.from_rank_zero("here") == "here"
+    tensor = torch.ones(2)
+    world.average_([tensor])
+    assert tensor.tolist() == [1.0, 1.0]
+    world.barrier(0.1)
+    world.close()
+    assert not torch.distributed.is_initialized()
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has the device that is to be missing")
+def test_a_device_that_is_not_there_is_named():
+    with pytest.raises(EnvironmentFailure, match=r"train\.device='cuda'"):
+        World(device="cuda")
+
+
+def test_a_rendezvous_that_fails_is_named(monkeypatch):
+    for name, value in {"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1"}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv("MASTER_PORT", raising=False)
+    with pytest.raises(EnvironmentFailure, match=r"rank 1 could not meet the others at 127\.0\.0\.1:None"):
+        World.from_environment("cpu")
+
+
+def test_seeding_repeats():
+    seed_everything(5)
+    first = torch.rand(3)
+    seed_everything(5)
+    assert torch.equal(first, torch.rand(3))

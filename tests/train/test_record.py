@@ -1,0 +1,41 @@
+import json
+
+import pytest
+
+from hemostat.errors import RecordError
+from hemostat.train.process import World
+from hemostat.train.record import Record
+
+
+def test_the_launcher_names_the_directory(tmp_path, monkeypatch):
+    monkeypatch.setenv("HEMOSTAT_RUN_DIR", str(tmp_path / "given"))
+    record = Record(World())
+    record.header(lambda: {"seed": 3})
+    record.log(1, 32, {"loss": 2.0})
+    record.flush()
+    record.close()
+    assert json.loads((tmp_path / "given" / "run.json").read_text())["seed"] == 3
+    assert json.loads((tmp_path / "given" / "metrics.0.jsonl").read_text())["values"] == {"loss": 2.0}
+
+
+def test_without_a_launcher_an_id_is_made(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    record = Record(World())
+    record.close()
+    assert (tmp_path / ".hemostat" / "runs" / record.path.name).is_dir()
+
+
+def test_nothing_is_written_when_told_so(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    record = Record(World(), enabled=False)
+    record.header(lambda: pytest.fail("computed for nobody"))
+    record.log(1, 1, {"loss": 1.0})
+    record.close()
+    assert record.path is None and list(tmp_path.iterdir()) == []
+
+
+def test_a_directory_that_cannot_be_made_is_one_error(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("HEMOSTAT_RUN_DIR", str(tmp_path / "file" / "run"))
+    with pytest.raises(RecordError):
+        Record(World())
