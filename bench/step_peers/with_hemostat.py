@@ -1,0 +1,47 @@
+"""hemostat with everything on: its loader, its record on the disk, control vote, guards, closed-form schedule."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from step_peers.workload import (
+    CLIP_NORM,
+    LR,
+    NUM_WARMUP_STEPS,
+    Stopwatch,
+    Times,
+    Workload,
+    loss_of,
+    new_optimizer,
+)
+
+from hemostat import Session
+from hemostat.recipe import Base
+from hemostat.train import TrainSettings
+
+
+def run(work: Workload, folder: Path) -> Times:
+    """The documented loop: `session.steps()` and `session.backward(sum, count)`."""
+    model = work.new_model()
+    base = Base(
+        optimizer="adamw",
+        lr=LR,
+        tuned_batch=work.global_batch,
+        total_samples=work.num_steps * work.global_batch,
+        schedule="constant",
+        warmup_steps=NUM_WARMUP_STEPS,
+        clip_norm=CLIP_NORM,
+    )
+    watch = Stopwatch(work)
+    os.environ["HEMOSTAT_RUN_DIR"] = str(folder / "run")
+    try:
+        settings = TrainSettings(device="cpu")
+        with Session(model, new_optimizer(model), work.dataset, base, settings=settings) as session:
+            for inputs, targets in session.steps():
+                loss = loss_of(session.model(inputs), targets)
+                session.backward(loss * targets.numel(), count=targets.numel())
+                watch.tick(session.last.loss)
+    finally:
+        del os.environ["HEMOSTAT_RUN_DIR"]
+    return watch.times()
