@@ -207,6 +207,8 @@ def test_a_field_of_the_task_that_the_recipe_cannot_mean(write):
         load_task(write(GOOD.replace("width: int = 8", 'width: int = 8\n    schedule: str = "mine"')))
 
 
-def test_types_that_exist_for_type_checkers_only_are_not_checked(write):
-    text = GOOD.replace("width: int = 8", "width: int = 8\n    kind: NotImported = None")
-    assert load_task(write(text), {"width": 3}).task.width == 3
+def test_types_that_exist_for_type_checkers_only_are_read_from_the_defaults(write):
+    spec = write(GOOD.replace("width: int = 8", "width: int = 8\n    kind: NotImported = None"))
+    assert load_task(spec, {"width": 3, "kind": "any"}).task.width == 3
+    with pytest.raises(FieldError, match="width='wide': must be int"):
+        load_task(spec, {"width": "wide"})

@@ -46,6 +46,8 @@ def check_count(count: Any, name: str) -> None:
     Raises:
         TaskError: not a number from 0 on, nor a 0-d tensor.
     """
+    if type(count) is int and count >= 0:
+        return
     if isinstance(count, Tensor):
         if count.dim():
             raise TaskError(

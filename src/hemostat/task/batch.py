@@ -22,10 +22,9 @@ def num_samples(batch: Any) -> int:
         >>> num_samples({"x": torch.zeros(3, 4), "extra": [torch.zeros(3), "note"]})
         3
     """
-    if type(batch) is Tensor and batch.dim():
-        return batch.shape[0]
+    flat = type(batch) in (tuple, list) and all(type(item) is Tensor for item in batch)
     size = -1
-    for tensor in tensors(batch):
+    for tensor in batch if flat else tensors(batch):  # the usual pair is asked at every step
         if tensor.dim() and size != tensor.shape[0]:
             if size >= 0:
                 raise TaskError(

@@ -199,10 +199,14 @@ def _title(path: Path) -> str:
 
 
 def _hints(cls: type[Task]) -> dict[str, Any]:
+    """Types of the fields; where a name exists for type checkers only, those of the plain defaults."""
     try:
         return typing.get_type_hints(cls)
-    except (NameError, TypeError):  # a name that exists for type checkers only
-        return {}
+    except (NameError, TypeError):
+        defaults = {field.name: field.default for field in dataclasses.fields(cls)}  # type: ignore[arg-type]
+        return {
+            name: type(value) for name, value in defaults.items() if type(value) in (bool, int, float, str)
+        }
 
 
 def _converted(name: str, value: Any, hint: Any) -> Any:

@@ -179,6 +179,8 @@ def _about_failure(name: str, error: Exception) -> str:
 
 def _times(mean: Tensor, count: Count) -> Tensor:
     """A mean as a sum. A mean over nothing is NaN; it counts as 0, with a gradient of 0."""
+    if type(count) is int and count > 0:  # before isinstance, which is slow to say no to a Tensor
+        return mean * count
     if isinstance(count, Tensor) or count == 0:
         nothing = torch.as_tensor(count, device=mean.device) == 0
         return torch.where(nothing, 0.0, mean * count)
