@@ -101,29 +101,16 @@ def split_batch(
     if global_batch is None:
         per_rank = None if micro_batch is None else micro_batch * (accumulation or 1)
         global_batch = tuned_batch if per_rank is None else per_rank * num_ranks
-    if global_batch < num_ranks:
-        raise FieldError(
-            "global_batch",
-            global_batch,
-            f"leaves some of num_ranks={num_ranks} without a sample",
-            f"Use at least {num_ranks} samples per update, or fewer ranks.",
-        )
     share = -(-global_batch // num_ranks)
     passes = accumulation if accumulation is not None else -(-share // (micro_batch or share))
-    if passes > share:
-        raise FieldError(
-            "accumulation",
-            passes,
-            f"is more than the {share} samples of a rank",
-            f"Use at most {share}.",
-        )
     needed = -(-share // passes)
-    if micro_batch is not None and accumulation is not None and micro_batch != needed:
+    _check_cut(global_batch, num_ranks, passes)
+    if None not in (micro_batch, accumulation) and micro_batch != needed:
+        product = f"micro_batch={micro_batch} x accumulation={accumulation} x num_ranks={num_ranks}"
         raise FieldError(
             "global_batch",
             global_batch,
-            f"contradicts micro_batch={micro_batch} x accumulation={accumulation} x num_ranks={num_ranks}"
-            f" = {micro_batch * accumulation * num_ranks}",
+            f"contradicts {product} = {(micro_batch or 0) * passes * num_ranks}",
             "Give two of the three; the third follows.",
         )
     return Batch(
@@ -132,3 +119,21 @@ def split_batch(
         micro_batch=needed,
         accumulation=passes,
     )
+
+
+def _check_cut(global_batch: int, num_ranks: int, accumulation: int) -> None:
+    if global_batch < num_ranks:
+        raise FieldError(
+            "global_batch",
+            global_batch,
+            f"leaves some of num_ranks={num_ranks} without a sample",
+            f"Use at least {num_ranks} samples per update, or fewer ranks.",
+        )
+    share = -(-global_batch // num_ranks)
+    if accumulation > share:
+        raise FieldError(
+            "accumulation",
+            accumulation,
+            f"is more than the {share} samples of a rank",
+            f"Use at most {share}.",
+        )

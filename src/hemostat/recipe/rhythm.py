@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from hemostat.config import Resolved
+from hemostat.recipe.length import steps_from_samples
 from hemostat.recipe.one_device import ANNEALED, Base
 from hemostat.recipe.patience import MIN_PATIENCE, convert_patience, shorter_patience
 
@@ -55,7 +56,7 @@ def derive_rhythm(base: Base, change: Change) -> Rhythm:
     plateau, plateau_row = _plateau(base, change, patience)
     delta, delta_row = _min_delta(base)
     rows = tuple(row for row in (period_row, patience_row, plateau_row, delta_row) if row is not None)
-    steps = -(-period // change.batch) if period else 0
+    steps = steps_from_samples(period, change.batch, base.num_train_samples) if period else 0
     return Rhythm(steps, patience, plateau, delta, rows)
 
 
@@ -72,8 +73,10 @@ def _eval_period(base: Base, change: Change) -> tuple[int, Resolved | None]:
         source, confidence = "practice: fewer evaluations cannot show a plateau", "medium"
     row = Resolved(
         field="eval_every_steps",
-        before=None if before is None else -(-before // base.tuned_batch),
-        value=-(-period // change.batch),
+        before=None
+        if before is None
+        else steps_from_samples(before, base.tuned_batch, base.num_train_samples),
+        value=steps_from_samples(period, change.batch, base.num_train_samples),
         why=f"{why}: {period} samples",
         source=source,
         confidence=confidence,

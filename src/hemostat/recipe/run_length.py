@@ -30,7 +30,10 @@ class Length(NamedTuple):
 
 
 def find_critical_batch(base: Base, runs: Sequence[BatchRun]) -> tuple[float | None, Resolved]:
-    """The critical batch: given, else fitted from runs, else not known."""
+    """The critical batch: given, else fitted from runs, else not known.
+
+    Source: McCandlish et al. 2018 (arXiv 1812.06162) eq. 2.11, by `fit_critical_batch`.
+    """
     if base.critical_batch is not None:
         return base.critical_batch, Resolved(
             field="critical_batch", value=base.critical_batch, why="you gave it"

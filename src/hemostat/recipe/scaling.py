@@ -89,32 +89,24 @@ def scale_lr(
     check_number("critical_batch", critical_batch, above=0.0)
     family = optimizer_family(optimizer)
     if global_batch == tuned_batch:
-        return ScaledLr(
-            lr=lr,
-            rule="constant",
-            tier="high",
-            sweep=(lr / 2, lr, lr * 2),
-            why="the global batch is the same, so the rate must not move",
-            source="Goyal et al. 2017 (arXiv 1706.02677) section 2.1",
-        )
+        why = "the global batch is the same, so the rate must not move"
+        return _scaled(lr, (1.0, "constant", why, "Goyal et al. 2017 (arXiv 1706.02677) section 2.1"), "high")
     kind = "finetune" if finetune else family
     if rule is not None:
-        factor, name, why, source = _forced(rule, global_batch / tuned_batch)
+        answer = _forced(rule, global_batch / tuned_batch)
     else:
-        factor, name, why, source = _RULES[kind](float(tuned_batch), float(global_batch), critical_batch)
-    tier = _tier(kind, tuned_batch, global_batch, critical_batch)
-    spread = (0.25, 0.5, 1.0, 2.0, 4.0) if tier == "low" else (0.5, 1.0, 2.0)
-    return ScaledLr(
-        lr=lr * factor,
-        rule=name,
-        tier=tier,
-        sweep=tuple(lr * factor * width for width in spread),
-        why=why,
-        source=source,
-    )
+        answer = _RULES[kind](float(tuned_batch), float(global_batch), critical_batch)
+    return _scaled(lr, answer, _tier(kind, tuned_batch, global_batch, critical_batch))
 
 
 Answer = tuple[float, str, str, str]  # factor, rule, why, source
+
+
+def _scaled(lr: float, answer: Answer, tier: str) -> ScaledLr:
+    factor, rule, why, source = answer
+    spread = (0.25, 0.5, 1.0, 2.0, 4.0) if tier == "low" else (0.5, 1.0, 2.0)
+    sweep = tuple(lr * factor * width for width in spread)
+    return ScaledLr(lr=lr * factor, rule=rule, tier=tier, sweep=sweep, why=why, source=source)
 
 
 def saturating_ratio(batch_before: float, batch_after: float, critical_batch: float) -> float:

@@ -80,22 +80,14 @@ def convert_warmup(
     same_samples = math.ceil(had / batch_ratio * stretch - 1e-9)
     source = "OLMo 2 and MLPerf Llama-3.1-405B keep it constant in samples"
     if batch_ratio <= 1.0:
-        if half is not None and same_samples > half:
-            raise FieldError(
-                "warmup_steps",
-                had,
-                f"is more than half of the run ({total_steps} steps)",
-                f"Use at most {math.floor(half * batch_ratio)}, or train longer.",
-            )
+        _check_half(had, same_samples, total_steps)
         why = "the same number of samples as on one device" if had else "none was used, and none is needed"
         return WarmUp(same_samples, why, source)
     wanted, why = same_samples, f"the same samples: {had} steps / {batch_ratio:.4g}"
     if not had and adam_beta2 is None and epoch_steps:
         wanted, why = math.ceil(SGD_EPOCHS * epoch_steps), "5 epochs, since none was used"
         source = "Goyal et al. 2017 (arXiv 1706.02677) section 2.2"
-    least = LEAST_STEPS
-    if adam_beta2 is not None:
-        least = max(least, untuned_warmup_steps(adam_beta2))
+    least = LEAST_STEPS if adam_beta2 is None else max(LEAST_STEPS, untuned_warmup_steps(adam_beta2))
     if wanted < least:
         wanted, why = least, f"at least {least} steps for a larger batch"
         source = "Goyal et al. 2017 (arXiv 1706.02677) 2.2; Ma & Yarats 2019 (arXiv 1910.04209)"
@@ -105,3 +97,13 @@ def convert_warmup(
     if half is not None and wanted > half:
         wanted, why = half, f"{why}, cut to half of the run"
     return WarmUp(wanted, why, source)
+
+
+def _check_half(had: int, steps: int, total_steps: int) -> None:
+    if total_steps and steps > total_steps // 2:
+        raise FieldError(
+            "warmup_steps",
+            had,
+            f"is more than half of the run ({steps} of {total_steps} steps now)",
+            "Shorten it, or train longer.",
+        )
