@@ -137,9 +137,10 @@ def fit_critical_batch(runs: Sequence[BatchRun]) -> CriticalBatch:
     # p = 2 parameters that is a factor 1 + 1/(n - 2) on the squared error, floored at 2 % of noise.
     limit = math.sqrt(max(error, 0.02) ** 2 * (1.0 + 1.0 / (len(points) - 2)))
     near = [candidate for score, candidate in scored if score <= limit]
-    at_top = critical >= candidates[-1]
+    if critical >= candidates[-1]:
+        critical = math.inf
     return CriticalBatch(
-        critical_batch=math.inf if at_top else critical,
+        critical_batch=critical,
         min_samples=_min_samples(points, critical),
         rms_log_error=error,
         low=0.0 if near[0] <= candidates[0] else near[0],

@@ -81,24 +81,24 @@ class Recipe(Config, frozen=True, kw_only=True):
     warmup_steps: int
     schedule: Schedule
     eval_every_steps: int
-    patience_evals: int | None
-    plateau_patience: int | None
+    patience_evals: int | None = None
+    plateau_patience: int | None = None
     plateau_factor: float
     min_delta: float
     metric_mode: str
     not_before_step: int
-    momentum: float | None
-    beta1: float | None
-    beta2: float | None
-    eps: float | None
-    weight_decay: float | None
-    ema: float | None
-    clip_norm: float | None
+    momentum: float | None = None
+    beta1: float | None = None
+    beta2: float | None = None
+    eps: float | None = None
+    weight_decay: float | None = None
+    ema: float | None = None
+    clip_norm: float | None = None
     precision: str = "fp32"
     tier: str
     rule: str
     sweep: tuple[float, ...]
-    critical_batch: float | None
+    critical_batch: float | None = None
     samples_stretch: float = 1.0
     values: tuple[Resolved, ...] = ()
     advice: tuple[Resolved, ...] = ()
