@@ -39,7 +39,7 @@ def split_values(values: Mapping[str, Any]) -> tuple[dict[str, Any], Devices, Tr
 
 
 def run_rank(spec: str, values: Mapping[str, Any]) -> int:
-    """Train as one rank of a job and leave exit.<rank>.json in the run directory.
+    """Train as one rank of a job and leave exit.<rank>.json in the run directory, if a launcher named one.
 
     Args:
         spec: "file.py:Class".
@@ -56,34 +56,19 @@ def run_rank(spec: str, values: Mapping[str, Any]) -> int:
     except KeyboardInterrupt:
         return _leave(75, "interrupted twice; nothing was saved after the first signal")
     except Exception as error:  # noqa: BLE001 - the boundary: whatever the user's code raised ends here, in full
-        _keep_traceback()
-        return _leave(3, f"{user_line(error)}: {said(error)}")
+        return _leave(3, f"{user_line(error)}: {said(error)}", trace=traceback.format_exc())
     return _leave(0, "")
 
 
-def _leave(status: int, why: str) -> int:
+def _leave(status: int, why: str, trace: str = "") -> int:
     rank = int(os.environ.get("RANK", "0"))
-    run_dir = os.environ.get("HEMOSTAT_RUN_DIR")
-    if run_dir is None:
+    try:
+        run_dir = Path(os.environ["HEMOSTAT_RUN_DIR"])
+        run_dir.mkdir(parents=True, exist_ok=True)
+        if trace:
+            (run_dir / f"traceback.{rank}.txt").write_text(trace, encoding="utf-8")
+        write_exit(run_dir, rank, status, why)
+    except (KeyError, OSError, RecordError):  # no launcher, or no disk: the terminal has to do
         if why:
-            print(f"error: rank {rank}: {why}", file=sys.stderr)
-        return status
-    try:
-        Path(run_dir).mkdir(parents=True, exist_ok=True)
-        write_exit(Path(run_dir), rank, status, why)
-    except (OSError, RecordError) as error:
-        print(f"error: rank {rank}: {why} (and its exit file could not be written: {error})", file=sys.stderr)
+            print(f"{trace}error: rank {rank}: {why}", file=sys.stderr)
     return status
-
-
-def _keep_traceback() -> None:
-    run_dir = os.environ.get("HEMOSTAT_RUN_DIR")
-    rank = os.environ.get("RANK", "0")
-    text = traceback.format_exc()
-    if run_dir is None:
-        print(text, file=sys.stderr)
-        return
-    try:
-        (Path(run_dir) / f"traceback.{rank}.txt").write_text(text, encoding="utf-8")
-    except OSError:
-        print(text, file=sys.stderr)

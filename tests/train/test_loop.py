@@ -1,0 +1,108 @@
+import json
+import textwrap
+
+import pytest
+import torch
+
+from hemostat.errors import UnknownNameError
+from hemostat.recipe import Devices
+from hemostat.task import load_task
+from hemostat.track import load_run
+from hemostat.train import TrainSettings, train
+
+TASK = """
+import torch, hemostat
+from torch.utils.data import TensorDataset
+
+class Line(hemostat.Task):
+    optimizer: str = "sgd"
+    lr: float = 0.1
+    tuned_batch: int = 8
+    epochs: float = 8
+    noise: float = 0.0
+
+    def model(self):
+        return torch.nn.Linear(3, 1)
+
+    def train_data(self):
+        return self.make(40, 1)
+
+    def val_data(self):
+        return self.make(10, 2)
+
+    def make(self, size, seed):
+        generator = torch.Generator().manual_seed(seed)
+        x = torch.randn(size, 3, generator=generator)
+        return TensorDataset(x, x.sum(1, keepdim=True) + self.noise * torch.randn(size, 1, generator=generator))
+
+    def loss(self, output, target):
+        return ((output - target) ** 2).sum(), len(target)
+
+    def metrics(self, output, target):
+        return {"close": (((output - target).abs() < 0.1).sum(), len(target))}
+"""
+
+
+@pytest.fixture
+def spec(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "line.py").write_text(textwrap.dedent(TASK))
+    return "line.py:Line"
+
+
+def test_a_task_is_trained_judged_saved_and_recorded(spec, tmp_path):
+    outcome = train(load_task(spec, {}), Devices(), TrainSettings(usd_per_hour=36.0))
+    assert (outcome.steps, outcome.samples, outcome.reason) == (40, 320, "the run reached its end")
+    assert outcome.best < 0.05 and outcome.final["val_close"] > 0.3
+    assert outcome.usd == pytest.approx(outcome.train_s / 100)
+    record = load_run(tmp_path / ".hemostat" / "runs")
+    assert record.summary["best"] == outcome.best
+    judged = record.metrics("val_loss")
+    assert min(point[2] for point in judged) == outcome.best
+    state = torch.load(record.path / "checkpoints" / "best.pt", weights_only=True)
+    assert set(state) == {"weight", "bias"}
+    assert record.header["task"] == {
+        "spec": "line.py:Line",
+        "values": {"epochs": 8, "lr": 0.1, "noise": 0.0, "optimizer": "sgd", "tuned_batch": 8},
+    }
+    assert record.header["data"]["tier"] == "full"
+
+
+def test_the_best_weights_are_the_best(spec, tmp_path):
+    loaded = load_task(spec, {"lr": 0.02})
+    outcome = train(loaded, Devices(), TrainSettings())
+    record = load_run(tmp_path / ".hemostat" / "runs")
+    model = loaded.task.model()
+    model.load_state_dict(torch.load(record.path / "checkpoints" / "best.pt", weights_only=True))
+    inputs, targets = loaded.task.val_data().tensors
+    assert ((model(inputs) - targets) ** 2).mean().item() == pytest.approx(outcome.best, rel=1e-5)
+
+
+def test_early_stopping_says_where_and_why(spec):
+    values = {"lr": 0.5, "noise": 3.0, "epochs": 200, "patience": 3, "schedule": "constant"}
+    outcome = train(load_task(spec, values), Devices(), TrainSettings())
+    assert outcome.steps < 1000
+    assert outcome.reason.startswith("no improvement in")
+
+
+def test_two_runs_of_one_seed_are_equal_and_of_two_are_not(spec):
+    same = [
+        train(load_task(spec, {"noise": 1.0}), Devices(), TrainSettings(seed=seed)).best for seed in (1, 1, 2)
+    ]
+    assert same[0] == same[1] != same[2]
+
+
+def test_another_metric_can_be_followed(spec):
+    outcome = train(load_task(spec, {"metric_mode": "max"}), Devices(), TrainSettings(monitor="val_close"))
+    assert outcome.best == outcome.final["val_close"] or outcome.best > outcome.final["val_close"]
+    with pytest.raises(UnknownNameError, match="Did you mean 'val_close'"):
+        train(load_task(spec, {}), Devices(), TrainSettings(monitor="close"))
+
+
+def test_a_task_without_validation_still_ends_well(spec, tmp_path):
+    path = tmp_path / "line.py"
+    path.write_text(path.read_text().replace("return self.make(10, 2)", "return None"))
+    outcome = train(load_task(spec, {}), Devices(), TrainSettings())
+    assert outcome.best is None and outcome.steps == 40
+    summary = json.loads((load_run(tmp_path / ".hemostat" / "runs").path / "run.json").read_text())["summary"]
+    assert "final" in summary

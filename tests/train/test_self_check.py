@@ -1,0 +1,53 @@
+import pytest
+import torch
+from torch.utils.data import TensorDataset
+
+from hemostat.errors import GuardStop
+from hemostat.recipe import Base, Devices
+from hemostat.train import Session, TrainSettings
+from hemostat.train.self_check import self_check
+
+
+@pytest.fixture
+def session():
+    torch.manual_seed(0)
+    data = TensorDataset(torch.randn(24, 4), torch.randn(24, 1))
+    model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Dropout(0.5), torch.nn.Linear(8, 1))
+    base = Base(optimizer="sgd", lr=0.1, tuned_batch=12)
+    with Session(model, None, data, base, Devices(accumulation=3), TrainSettings(record=False)) as opened:
+        yield opened
+
+
+def squares(model, batch):
+    return ((model(batch[0]) - batch[1]) ** 2).sum(), len(batch[0])
+
+
+def test_accumulation_is_checked_on_one_process_too(session):
+    found = self_check(session, squares)
+    assert found.ratio == pytest.approx(1.0, abs=1e-6)
+    assert found.difference < 1e-6
+
+
+def test_nothing_is_left_behind(session):
+    before = [param.detach().clone() for param in session.model.parameters()]
+    random_state = torch.get_rng_state()
+    self_check(session, squares)
+    assert all(torch.equal(a, b) for a, b in zip(before, session.model.parameters(), strict=True))
+    assert all(param.grad is None for param in session.model.parameters())
+    assert torch.equal(torch.get_rng_state(), random_state)
+    assert session.model.training and session.precision.name == "fp32"
+    assert session.drain() == (0.0, 0.0)
+
+
+def test_a_mean_of_means_is_caught(session):
+    with pytest.raises(GuardStop, match=r"Return \(sum, count\)"):
+        self_check(session, lambda model, batch: (squares(model, batch)[0] / len(batch[0]), 1))
+
+
+def test_a_loss_that_depends_on_its_neighbours_is_caught(session):
+    def contrastive(model, batch):
+        output = model(batch[0])
+        return ((output - output.mean()) ** 2).sum(), len(batch[0])
+
+    with pytest.raises(GuardStop, match="how the batch is cut"):
+        self_check(session, contrastive)
