@@ -113,6 +113,7 @@ def test_a_task_file_gives_the_values(tmp_path, capsys):
         "    tuned_batch: int = 128\n"
         "    def model(self): ...\n"
         "    def train_data(self): ...\n"
+        "    def loss(self, output, target): ...\n"
     )
     args = ["recipe", f"{path}:Digits", "--num-ranks", "8", "--micro-batch", "128", "--set", "lr=0.2"]
     assert run([*args, "--json"]) == 0
