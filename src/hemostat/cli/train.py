@@ -11,8 +11,9 @@ from typing import Annotated, Any
 import typer
 
 from hemostat.config import merge, parse_overrides, read_toml
+from hemostat.errors import MissingExtraError
 from hemostat.launch import Job, backend
-from hemostat.track import create_run, load_run, new_run_id, read_exit
+from hemostat.track import RunRecord, create_run, load_run, new_run_id, read_exit
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
@@ -69,15 +70,24 @@ def _conclude(job: Job, status: int, show: dict[str, Any]) -> int:
     if status == 2 and _forget_unstarted(job.run_dir):
         print(f"error: {why}", file=sys.stderr)
         return status
-    from hemostat.report import draw_loss, run_summary
+    from hemostat.report import run_summary
 
     record = load_run(job.run_dir.parent, job.run_id)
     if show["plot"] and not show["json"]:
-        draw_loss(record)
+        _draw(record)
     print(run_summary(record, as_json=show["json"], why=show["why"]))
     if status not in (0, 1) and why:
         print(f"error: {why}", file=sys.stderr)
     return status
+
+
+def _draw(record: RunRecord) -> None:
+    from hemostat.report import draw_loss
+
+    try:
+        draw_loss(record)
+    except MissingExtraError as error:  # the run is done and recorded; a picture is not worth its exit status
+        print(f"note: {error}", file=sys.stderr)
 
 
 def _forget_unstarted(run_dir: Path) -> bool:

@@ -101,8 +101,7 @@ def _result_lines(record: RunRecord) -> list[str]:
         lines.append(f"stopped  step {summary['steps']}{skipped}: {summary['reason']}")
         usd = summary.get("usd")
         cost = "cost not known (--set train.usd_per_hour=3.2)" if usd is None else f"cost {format_usd(usd)}"
-        waited = f"{summary['wait_share'] * 100:.1f} % of it waiting for data"
-        lines.append(f"time     {format_seconds(summary['train_s'])}, {waited}; {cost}")
+        lines.append(f"time     {format_seconds(summary['train_s'])}; {summary['waited']}; {cost}")
     picture = record.path / "loss.png"
     if picture.exists():
         lines.append(f"picture  {picture}")

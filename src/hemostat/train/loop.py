@@ -37,6 +37,7 @@ class Outcome(msgspec.Struct, kw_only=True):
         final: metrics of the last evaluation.
         train_s: from the first step to the last, evaluations included.
         wait_share: share of that time in which rank 0 waited for data.
+        waited: the same as a verdict.
         usd: money spent in `train_s`; None without a price.
     """
 
@@ -50,6 +51,7 @@ class Outcome(msgspec.Struct, kw_only=True):
     final: dict[str, float] = {}
     train_s: float = 0.0
     wait_share: float = 0.0
+    waited: str = ""
     usd: float | None = None
 
 
@@ -174,6 +176,7 @@ class Trainer:
         outcome.steps, outcome.samples = (last.number, last.samples) if last else (0, 0)
         outcome.skipped_steps = session.skipped_steps
         outcome.train_s = train_s
-        outcome.wait_share = session.loader.waits.share(train_s)
+        waits = session.loader.waits
+        outcome.wait_share, outcome.waited = waits.share(train_s), waits.verdict(train_s)
         outcome.usd = None if usd_per_hour is None else usd_per_hour * train_s / 3600
         session.record.header(lambda: {"summary": msgspec.to_builtins(outcome)})

@@ -1,0 +1,85 @@
+import json
+
+import pytest
+
+from hemostat.report import draw_loss, run_summary
+from hemostat.track import Recorder, create_run, load_run, update_run, write_exit
+
+HEADER = {
+    "task": {"spec": "digits.py:Digits"},
+    "hardware": {"num_ranks": 2},
+    "precision": "bf16",
+    "batch": {"global_batch": 64, "micro_batch": 16, "accumulation": 2, "num_ranks": 2},
+    "recipe": [
+        {"field": "global_batch", "before": 32, "value": 64, "why": "2 x 16 x 2", "confidence": "given"},
+        {"field": "lr", "before": 0.1, "value": 0.2, "why": "linear", "source": "1706.02677", "confidence": "high"},
+        {"field": "warmup_steps", "value": 500, "why": "because", "confidence": "medium"},
+    ],
+    "findings": [{"code": "HR001", "message": "Half of the run is warm-up.", "fix": "Train longer."}],
+}
+SUMMARY = {
+    "reason": "the run reached its end",
+    "steps": 100,
+    "skipped_steps": 2,
+    "samples": 6400,
+    "monitor": "val_loss",
+    "best": 0.25,
+    "best_step": 80,
+    "final": {"val_loss": 0.26},
+    "train_s": 75.0,
+    "wait_share": 0.14,
+    "waited": "input-bound: 14 % of the run waited for data",
+    "usd": 0.5,
+}
+
+
+@pytest.fixture
+def run(tmp_path):
+    def make(**changes):
+        path = create_run(tmp_path, "a-run", {**HEADER, "summary": {**SUMMARY, **changes}})
+        with Recorder(path, 0) as recorder:
+            for step in range(100):
+                recorder.log(step, 64 * step, {"loss": 3.0 - step / 50})
+        write_exit(path, 0, 0, "")
+        return load_run(tmp_path, "a-run")
+
+    return make
+
+
+def test_the_summary_is_read_in_a_minute(run):
+    record = run()
+    draw_loss(record)
+    lines = run_summary(record).splitlines()
+    assert len(lines) <= 12
+    assert lines[0] == "run      a-run  digits.py:Digits  2 processes  done"
+    assert lines[1] == "recipe   batch 32 -> 64 (2 x 16 x 2)  lr 0.1 -> 0.2  warm-up 500 steps  bf16"
+    assert lines[2].endswith(" 3") and lines[4].endswith(" 1.02")
+    assert lines[5] == "best     val_loss 0.2500 at step 80  (last: val_loss 0.2600)"
+    assert lines[6] == "stopped  step 100, 2 skipped: the run reached its end"
+    assert lines[7] == "time     1m15s; input-bound: 14 % of the run waited for data; cost $0.50"
+    assert lines[8].startswith("picture") and lines[9] == "next     hemostat runs show a-run --why"
+
+
+def test_unknowns_are_said_not_guessed(run):
+    text = run_summary(run(best=None, usd=None))
+    assert "not judged: the task has no val_data" in text and "cost not known" in text
+
+
+def test_why_adds_reason_confidence_source_and_findings(run):
+    text = run_summary(run(), why=True)
+    assert "lr = 0.2 (high): linear  [1706.02677]" in text
+    assert "HR001 Half of the run is warm-up. Train longer." in text
+
+
+def test_json(run):
+    assert json.loads(run_summary(run(), as_json=True))["best_step"] == 80
+
+
+def test_a_run_without_any_step(tmp_path):
+    path = create_run(tmp_path, "empty", {"task": {"spec": "t.py:T"}})
+    update_run(path, hardware={"num_ranks": 1})
+    write_exit(path, 0, 3, "no memory")
+    record = load_run(tmp_path, "empty")
+    assert draw_loss(record) is None
+    lines = run_summary(record).splitlines()
+    assert lines[0].endswith("1 process  failed") and "nothing was recorded" in lines[2]
