@@ -73,7 +73,7 @@ def test_double_scaling_is_a_finding(capsys):
     [
         (["--set", "lr=-1"], "lr=-1.0: must be a number above 0."),
         (["--set", "lr=fast"], "lr='fast': must be float, not str."),
-        (["--set", "learning_rate=1"], "--set='learning_rate': is not known."),
+        (["--set", "learning_rate=1"], "setting='learning_rate': is not known."),
         (["--set", "total_samples=0"], "total_samples=0: must be a whole number"),
         (["--set", "schedule=cosin"], "schedule='cosin': is not known. Did you mean 'cosine'?"),
         (["--set", "schedule=step", "--set", "milestones=[60, 30]"], "milestones=[60.0, 30.0]: must rise"),

@@ -57,6 +57,13 @@ def test_batch_norm_needs_sync_when_a_device_sees_few_samples():
     assert (few.value, many.value) == ("sync", "per device")
 
 
+def test_an_accuracy_is_known_to_its_standard_error():
+    base = Base(optimizer="sgd", patience=5, num_val_samples=2500, metric_mode="max")
+    (row,) = convert(base).advice
+    assert (row.field, row.value) == ("min_delta", 0.01)
+    assert convert(Base(patience=5, num_val_samples=2500)).advice == ()
+
+
 def test_sgd_far_out_is_told_of_lars():
     recipe = convert(Base(optimizer="sgd", tuned_batch=4096), Devices(num_ranks=4, micro_batch=4096))
     assert [row.value for row in recipe.advice if row.field == "optimizer"] == ["lars"]

@@ -76,6 +76,31 @@ def test_an_accepted_bill_is_not_paid_twice():
     assert read_back(recipe.to_toml()).total_samples == recipe.total_samples
 
 
+def test_a_longer_run_keeps_its_milestones_and_its_rhythm():
+    base = Base(
+        optimizer="sgd",
+        tuned_batch=128,
+        epochs=30,
+        num_train_samples=50_000,
+        schedule="step",
+        milestones=(10, 20),
+        critical_batch=1000,
+        accept_bill=True,
+        patience=8,
+        eval_every_samples=50_000,
+    )
+    recipe = convert(base, Devices(num_ranks=8, micro_batch=128, new_eval_every_samples=20_000))
+    again = read_back(recipe.to_toml())
+    assert {name: getattr(again, name) for name in SAME} == {name: getattr(recipe, name) for name in SAME}
+    assert again.eval_every_samples == 20_000
+
+
+def test_a_file_pins_the_precision_only_where_a_device_was_named():
+    base = Base(optimizer="sgd", tuned_batch=128)
+    assert "precision =" not in convert(base).to_toml()
+    assert 'precision = "fp16"' in convert(base, Devices(device="T4")).to_toml()
+
+
 def test_the_reasons_stand_in_the_file():
     text = convert(Base(optimizer="sgd", tuned_batch=128), Devices(num_ranks=8, micro_batch=128)).to_toml()
     assert "# lr: SGD: linear in the batch, x8 [medium]" in text

@@ -67,7 +67,7 @@ def _settings(task: str, values: dict[str, Any]) -> tuple[Base, Devices]:
         return load_task(task, values).base, decode(Devices, devices)
     for name in values:
         if name not in _BASE_KEYS:
-            raise UnknownNameError("--set", name, _BASE_KEYS | _DEVICE_KEYS)
+            raise UnknownNameError("setting", name, _BASE_KEYS | _DEVICE_KEYS)
     return Base.from_text(values), decode(Devices, devices)
 
 

@@ -7,6 +7,7 @@ import math
 from hemostat.config import Resolved
 from hemostat.recipe.one_device import Base
 from hemostat.recipe.optimizers import DECOUPLED, optimizer_family, optimizer_name
+from hemostat.recipe.patience import accuracy_noise
 
 DEFAULT_BETA2 = 0.999
 _BETA2_RANGE = (0.9, 0.9999)
@@ -96,7 +97,7 @@ def advise(base: Base, global_batch: int, micro_batch: int, lr_factor: float) ->
     """Rows of advice at another global batch; a row is applied where base.apply_advice names its field.
 
     Returns:
-        Resolved rows; empty where the global batch did not change.
+        Resolved rows; without a change of the global batch only those on BatchNorm and on noise.
     """
     k = global_batch / base.tuned_batch
     rows: list[Resolved] = []
@@ -109,6 +110,7 @@ def advise(base: Base, global_batch: int, micro_batch: int, lr_factor: float) ->
             rows.append(_row("ema", base.ema, value, "keep^k: the same memory in samples", source, "high"))
         rows += _clipping(base, global_batch)
         rows += _optimizer_switch(base, global_batch, k)
+    rows += _noise_floor(base)
     if base.batch_norm:
         rows.append(_batch_norm(micro_batch))
     return rows
@@ -116,6 +118,17 @@ def advise(base: Base, global_batch: int, micro_batch: int, lr_factor: float) ->
 
 def _row(field: str, before: object, value: object, why: str, source: str, confidence: str) -> Resolved:
     return Resolved(field=field, before=before, value=value, why=why, source=source, confidence=confidence)
+
+
+def _noise_floor(base: Base) -> list[Resolved]:
+    """An accuracy is only known to its standard error; a loss needs metric_std."""
+    if base.patience is None or base.num_val_samples is None or base.metric_mode != "max":
+        return []
+    noise = accuracy_noise(0.5, base.num_val_samples)
+    if max(base.min_delta, base.metric_std or 0.0) >= noise:
+        return []
+    why = f"an accuracy over {base.num_val_samples} samples is uncertain by up to this; smaller gains may be noise"
+    return [_row("min_delta", base.min_delta, noise, why, "binomial standard error at p = 0.5", "medium")]
 
 
 def _weight_decay(base: Base, k: float, lr_factor: float) -> list[Resolved]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hemostat.config import Config
 from hemostat.errors import FieldError
-from hemostat.recipe.one_device import check_int
+from hemostat.recipe.field_checks import check_int
 
 
 class Devices(Config, frozen=True, kw_only=True):

@@ -109,6 +109,7 @@ def _assemble(parts: _Parts, applied: dict[str, Resolved]) -> Recipe:
         total_steps=schedule.total_steps,
         warmup_steps=schedule.warmup_steps,
         schedule=schedule,
+        eval_every_samples=rhythm.eval_every_samples,
         eval_every_steps=rhythm.eval_every_steps,
         patience_evals=rhythm.patience_evals,
         plateau_patience=rhythm.plateau_patience,

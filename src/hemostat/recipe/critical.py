@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from hemostat.config import Config
 from hemostat.errors import FieldError
-from hemostat.recipe.one_device import check_int, check_number
+from hemostat.recipe.field_checks import check_int, check_number
 from hemostat.units import parse_count
 
 # Grid of candidates: a factor of 64 around the tried batches, steps of 1 %.

@@ -6,7 +6,7 @@ import math
 from typing import Any, NamedTuple
 
 from hemostat.errors import FieldError
-from hemostat.recipe.one_device import check_int, check_number
+from hemostat.recipe.field_checks import check_int, check_number
 
 MIN_PATIENCE = 3
 

@@ -48,7 +48,8 @@ class Recipe(Config, frozen=True, kw_only=True):
         total_steps: the same in updates; windows never cross an epoch.
         warmup_steps: updates below the peak.
         schedule: rate of every step.
-        eval_every_steps: updates between evaluations.
+        eval_every_samples: samples between evaluations.
+        eval_every_steps: the same in updates.
         patience_evals: bad evaluations before the stop; None: never.
         plateau_patience: bad evaluations borne before the rate is lowered; None: never.
         plateau_factor: factor on a plateau.
@@ -80,6 +81,7 @@ class Recipe(Config, frozen=True, kw_only=True):
     total_steps: int
     warmup_steps: int
     schedule: Schedule
+    eval_every_samples: int
     eval_every_steps: int
     patience_evals: int | None = None
     plateau_patience: int | None = None
@@ -126,12 +128,15 @@ class Recipe(Config, frozen=True, kw_only=True):
             "ema": self.ema,
             "clip_norm": self.clip_norm,
             "precision": self.precision,
+            "eval_every_samples": self.eval_every_samples or None,
             "critical_batch": self.critical_batch,
         }
-        if self.total_samples and self.samples_stretch != 1.0 and self.base.accept_bill:
-            changed |= {"total_samples": self.total_samples, "epochs": None}
-        if self.eval_every_steps and self.base.eval_every_samples is not None:
-            changed["eval_every_samples"] = self.base.eval_every_samples
+        longer = self.samples_stretch if self.base.accept_bill and self.total_samples else 1.0
+        if longer != 1.0:
+            changed |= {"total_samples": self.total_samples, "epochs": None, "accept_bill": False}
+            changed["milestones"] = tuple(epoch * longer for epoch in self.base.milestones)
+        if any(row.field == "precision" and row.confidence == "low" for row in self.values):
+            del changed["precision"]  # no device was named: the one that reads the file decides
         changed |= {"apply_advice": (), "framework": None, "reduction": "mean"}
         given = {name: getattr(self.base, name) for name in self.base.__struct_fields__} | changed
         usual = {name: getattr(Base(), name) for name in self.base.__struct_fields__}

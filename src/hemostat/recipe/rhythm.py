@@ -32,6 +32,7 @@ class Change(NamedTuple):
 class Rhythm(NamedTuple):
     """When a run is evaluated and when it gives up; the rows say why."""
 
+    eval_every_samples: int
     eval_every_steps: int
     patience_evals: int | None
     plateau_patience: int | None
@@ -57,7 +58,7 @@ def derive_rhythm(base: Base, change: Change) -> Rhythm:
     delta, delta_row = _min_delta(base)
     rows = tuple(row for row in (period_row, patience_row, plateau_row, delta_row) if row is not None)
     steps = steps_from_samples(period, change.batch, base.num_train_samples) if period else 0
-    return Rhythm(steps, patience, plateau, delta, rows)
+    return Rhythm(period, steps, patience, plateau, delta, rows)
 
 
 def _eval_period(base: Base, change: Change) -> tuple[int, Resolved | None]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 
 from hemostat.config import Config
-from hemostat.recipe.one_device import LR_RULES, check_int, check_number
+from hemostat.recipe.field_checks import check_int, check_number
+from hemostat.recipe.one_device import LR_RULES
 from hemostat.recipe.optimizers import optimizer_family
 
 FINETUNE_EXPONENT = 1 / 3

@@ -6,7 +6,8 @@ import math
 
 from hemostat.config import Config
 from hemostat.errors import FieldError, UnknownNameError
-from hemostat.recipe.one_device import SCHEDULES, check_int, check_number
+from hemostat.recipe.field_checks import check_int, check_number
+from hemostat.recipe.one_device import SCHEDULES
 
 _PI = math.pi
 _cos = math.cos

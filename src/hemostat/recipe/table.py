@@ -129,7 +129,9 @@ def _next_line(recipe: Recipe) -> str:
     advice = f"; {hidden} piece{'s' * (hidden != 1)} of advice not applied" if hidden else ""
     found = max(0, len([f for f in recipe.findings if f.severity > Severity.INFO]) - 2)
     more = f"; {found} more note{'s' * (found != 1)}" if found else ""
-    unknown = "; critical batch not known" if recipe.critical_batch is None else ""
+    unknown = (
+        "; critical batch not known (`hemostat train` measures it)" if recipe.critical_batch is None else ""
+    )
     tuned = "Run the sweep. " if recipe.tier == "low" else "Not retuned: try half and twice the rate. "
     tuned = "" if recipe.batch_ratio == 1.0 else tuned
     return f"{tuned}Reasons: --why{advice}{more}{unknown}"
