@@ -24,6 +24,10 @@ def test_nobody_wrote(tmp_path):
         ([0, 1], 1),
         ([1, 3], 3),
         ([0, 139], 139),
+        ([3, 137], 137),
+        ([137, 4], 4),
+        ([1, 99], 1),
+        ([0, 99], 99),
     ],
 )
 def test_most_telling_status(tmp_path, statuses, expected):

@@ -9,8 +9,10 @@ from hemostat.errors import RecordError
 from hemostat.track.files import read_json, write_json
 
 # From most to least telling. A usage error is the same on all ranks. 5, 4 and 75 are decided together, and a
-# rank that leaves first makes others fail with 3 (connection closed), so 3 is the echo and comes after them.
-_ORDER = (2, 5, 4, 75, 3, 1)
+# rank that leaves first or is killed makes others fail with 3 (connection closed), so 3 is the echo and comes
+# after them. _KILLED stands for 128 + signal, which the launcher writes for a rank that could not.
+_KILLED = 128
+_ORDER = (2, 5, 4, 75, _KILLED, 3, 1)
 
 
 def write_exit(run_dir: Path, rank: int, status: int, why: str) -> None:
@@ -19,7 +21,8 @@ def write_exit(run_dir: Path, rank: int, status: int, why: str) -> None:
     Args:
         run_dir: the run directory.
         rank: global rank.
-        status: 0 clean, 1 findings, 2 usage, 3 failure, 4 guard, 5 budget, 75 saved after a signal.
+        status: 0 clean, 1 findings, 2 usage, 3 failure, 4 guard, 5 budget, 75 saved after a signal; the
+            launcher writes 128 + signal for a rank that was killed.
         why: one sentence for a person; empty for a clean end.
 
     Raises:
@@ -45,8 +48,8 @@ def rank_exits(run_dir: Path) -> dict[int, tuple[int, str, float]]:
 def read_exit(run_dir: Path) -> tuple[int, str] | None:
     """Read how the run ended: the most telling of the ranks' answers.
 
-    Order: 2 usage, 5 budget, 4 guard, 75 saved after a signal, 3 failure, 1, any other, 0. Between ranks of
-    the same status the one that ended first speaks, since later ones often fail because of it.
+    Order: 2 usage, 5 budget, 4 guard, 75 saved after a signal, 128 + signal killed, 3 failure, 1, any other, 0.
+    Between ranks of the same kind the one that ended first speaks, since later ones often fail because of it.
 
     Returns:
         (status, why), or None when no rank has written.
@@ -61,4 +64,5 @@ def read_exit(run_dir: Path) -> tuple[int, str] | None:
 def _weight(status: int) -> int:
     if status == 0:
         return len(_ORDER) + 1
-    return _ORDER.index(status) if status in _ORDER else len(_ORDER)
+    kind = _KILLED if _KILLED < status < _KILLED + 65 else status
+    return _ORDER.index(kind) if kind in _ORDER else len(_ORDER)

@@ -17,14 +17,15 @@ from hemostat.errors import EnvironmentFailure
 from hemostat.launch import Job, backend
 from hemostat.launch.backends import local
 from hemostat.launch.ports import choose_port
+from hemostat.track import load_run, read_exit
 
 GLOO = """
 import os, sys, torch, torch.distributed as dist
 dist.init_process_group("gloo")
 x = torch.ones(1) * (dist.get_rank() + 1)
 dist.all_reduce(x)
-print("sum", x.item(), "threads", os.environ["OMP_NUM_THREADS"], flush=True)
-print("a word on stderr", file=sys.stderr, flush=True)
+os.write(1, f"sum {x.item()} threads {os.environ['OMP_NUM_THREADS']}\n".encode())
+os.write(2, b"a word on stderr\n")
 dist.barrier()
 if "kill" in sys.argv and dist.get_rank() == 1: os.kill(os.getpid(), 9)
 if "kill" in sys.argv: dist.all_reduce(x)
@@ -45,6 +46,8 @@ for number in (signal.SIGINT, signal.SIGTERM): signal.signal(number, leave)
 (folder / f"pid.{rank}.part").rename(folder / f"pid.{rank}")
 for _ in range(600): time.sleep(0.1)
 """
+# one write per line: the lines of two ranks must not mix
+PRINT_PORT = r"import os; os.write(1, os.environ['MASTER_PORT'].encode() + b'\n')"
 LAUNCHER = """
 import sys; from pathlib import Path; from hemostat.launch import Job, backend
 run_dir, num_ranks, command = Path(sys.argv[1]), int(sys.argv[2]), tuple(sys.argv[3:])
@@ -119,6 +122,7 @@ def test_a_killed_rank_is_named_and_the_agents_words_are_kept_away(tmp_path, cap
     err = capfd.readouterr().err
     assert "rank 1 was killed by SIGKILL" in err.splitlines()[-1]
     assert "elastic" not in err
+    assert read_exit(tmp_path / "r")[0] == 128 + 9
     assert "ChildFailedError" in (tmp_path / "r" / "launcher.log").read_text()
 
 
@@ -139,6 +143,34 @@ def test_ctrl_c_twice_ends_ranks_that_do_not_listen(launched):
     assert process.wait(timeout=10) == 3
     assert "killed after a second signal" in process.stderr.read()
     wait_until(lambda: not any(map(alive, pids)), limit_s=5)
+
+
+def test_ranks_that_do_not_listen_are_killed_after_the_grace(tmp_path):
+    (tmp_path / "r").mkdir()
+    words = [
+        sys.executable,
+        "-c",
+        LAUNCHER.replace('run_id="r"', 'run_id="r", grace_s=1'),
+        str(tmp_path / "r"),
+        "2",
+    ]
+    process = subprocess.Popen([*words, sys.executable, "-c", PATIENT, str(tmp_path / "r"), "stubborn"])
+    wait_until(lambda: (tmp_path / "r" / "pid.0").exists() and (tmp_path / "r" / "pid.1").exists())
+    start = time.monotonic()
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(timeout=30) == 3
+    assert 0.9 < time.monotonic() - start < 15
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the leash is a Linux call")
+def test_no_orphans_when_the_agent_is_killed(launched):
+    process, run_dir, pids = launched(2, "stubborn")
+    agent = int(Path(f"/proc/{pids[0]}/stat").read_text().rpartition(")")[2].split()[1])
+    os.kill(agent, signal.SIGKILL)
+    assert process.wait(timeout=10) == 3
+    assert process.stderr.read().startswith("error: torch's launcher was killed by SIGKILL")
+    wait_until(lambda: not any(map(alive, pids)), limit_s=5)
+    assert read_exit(run_dir)[0] == 128 + 9
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the leash is a Linux call")
@@ -182,13 +214,14 @@ def test_a_port_that_is_lost_on_the_way_is_replaced(tmp_path, monkeypatch, capfd
     with socket.create_server(("127.0.0.1", 0)) as server:
         ports = iter([server.getsockname()[1]])
         monkeypatch.setattr(local, "choose_port", lambda wanted: next(ports, None) or choose_port(wanted))
-        assert run(job(tmp_path, "print('ran')")) == 0
+        assert run(job(tmp_path, r"import os; os.write(1, b'ran\n')")) == 0
     assert capfd.readouterr().out == "ran\nran\n"
+    assert load_run(tmp_path, "r").exit == (0, "")
 
 
 def test_a_wanted_port_is_used(tmp_path, capfd):
     port = choose_port(None)
-    assert run(job(tmp_path, "import os; print(os.environ['MASTER_PORT'])", port=port)) == 0
+    assert run(job(tmp_path, PRINT_PORT, port=port)) == 0
     assert capfd.readouterr().out == f"{port}\n" * 2
 
 
@@ -196,15 +229,15 @@ def test_restarts(tmp_path, capfd):
     code = """
     import os, pathlib, sys
     if os.environ["RANK"] == "1" and os.environ["TORCHELASTIC_RESTART_COUNT"] == "0": sys.exit(1)
-    print("ran", os.environ["TORCHELASTIC_RESTART_COUNT"])
+    os.write(1, b"ran " + os.environ["TORCHELASTIC_RESTART_COUNT"].encode() + b"\\n")
     """
     assert run(job(tmp_path, code, max_restarts=1)) == 0
-    assert capfd.readouterr().out.count("ran 1") == 2
+    assert capfd.readouterr().out == "ran 1\nran 1\n"
 
 
 def test_two_runs_at_once(tmp_path):
     words = [sys.executable, "-c", LAUNCHER]
-    rank = [sys.executable, "-c", "import os; print(os.environ['MASTER_PORT'])"]
+    rank = [sys.executable, "-c", PRINT_PORT]
     runs = [
         subprocess.Popen([*words, str(tmp_path / name), "2", *rank], stdout=subprocess.PIPE, text=True)
         for name in "ab"

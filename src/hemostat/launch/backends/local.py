@@ -10,17 +10,13 @@ from pathlib import Path
 from typing import BinaryIO
 
 from hemostat.errors import EnvironmentFailure
-from hemostat.launch.agentlog import Failure, ending, failures
 from hemostat.launch.backend import check
 from hemostat.launch.job import Job
 from hemostat.launch.ports import LOOPBACK, choose_port
 from hemostat.launch.relay import Relay
-from hemostat.track import read_exit
+from hemostat.launch.verdict import LOG, verdict
 
 _LEASH = Path(__file__).parent.parent / "leash.py"
-_LOG = "launcher.log"
-# answers that the ranks gave together on purpose; a rank that dies meanwhile does not change them
-_DECIDED = (2, 4, 5, 75)
 
 
 class LocalBackend:
@@ -59,12 +55,12 @@ class LocalBackend:
                 port = choose_port(None)
                 log.truncate(0)
                 code = relay.wait(_start(job, port, log))
-            return _verdict(job, code, relay)
+            return verdict(job, code, relay.received)
 
 
 def _claim(run_dir: Path) -> BinaryIO:
     """Open the launcher's log and lock it; the lock ends with the last process of this launch."""
-    path = run_dir / _LOG
+    path = run_dir / LOG
     try:
         run_dir.mkdir(parents=True, exist_ok=True)
         log = path.open("ab")
@@ -146,39 +142,3 @@ def _port_was_lost(log: BinaryIO) -> bool:
     """Another process took the port between our look and the agent's start, before any rank ran."""
     text = Path(log.name).read_text(encoding="utf-8", errors="replace")
     return "EADDRINUSE" in text and "exitcode" not in text
-
-
-def _verdict(job: Job, code: int, relay: Relay) -> int:
-    if code == 0:
-        return 0
-    written = read_exit(job.run_dir)
-    if written is not None and written[0] in _DECIDED:
-        return written[0]
-    failed = failures(job.run_dir / _LOG) if job.num_ranks > 1 else [Failure(rank=0, code=code)]
-    dead = [failure for failure in failed if failure.code < 0]
-    if relay.received:
-        number = relay.received[0].name
-        how = "killed after a second signal" if len(relay.received) > 1 else f"ended by {number}"
-        _say(f"{how}; nothing says that the run was saved")
-        return 3
-    if dead:
-        _say("; ".join(failure.sentence() for failure in dead) + _hint(dead))
-        return 3
-    if written is not None and written[0] != 0:
-        return written[0]
-    if failed:
-        _say("; ".join(failure.sentence() for failure in failed) + "; what it said stands above")
-    else:
-        _say(f"torch's launcher {ending(code)}; its own words are in {job.run_dir / _LOG}")
-    return 3
-
-
-def _hint(dead: list[Failure]) -> str:
-    if any(failure.code == -9 for failure in dead):
-        return " (when nobody did that, the machine ran out of memory)"
-    return ""
-
-
-def _say(sentence: str) -> None:
-    sys.stderr.write(f"error: {sentence}.\n")
-    sys.stderr.flush()

@@ -1,0 +1,82 @@
+"""How a job ended: the ranks' own answer, or one line about the rank that could not give one."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import sys
+from collections.abc import Sequence
+
+from hemostat.errors import RecordError
+from hemostat.launch.agentlog import Failure, ending, failures
+from hemostat.launch.job import Job
+from hemostat.track import read_exit, write_exit
+
+LOG = "launcher.log"
+# answers that the ranks gave together on purpose; a rank that dies meanwhile does not change them
+_DECIDED = (2, 4, 5, 75)
+# a rank's own word about its failure
+_TOLD = (1, 3)
+
+
+def verdict(job: Job, code: int, received: Sequence[signal.Signals]) -> int:
+    """Find the exit status of a job, and leave an exit file where the ranks left none.
+
+    A rank that was killed wrote nothing, and the others write that they lost it. So the launcher writes in its
+    place, with the status that a shell would show (128 + signal), and says it on stderr.
+
+    Args:
+        job: what was run.
+        code: how the direct child ended, negative for a signal.
+        received: signals that were passed on.
+
+    Returns:
+        0, what the ranks decided, or 3.
+    """
+    written = read_exit(job.run_dir)
+    if code == 0:
+        if written is None:
+            _write(job, 0, 0, "")
+        return 0
+    if written is not None and written[0] in _DECIDED:
+        return written[0]
+    if received:
+        how = "killed after a second signal" if len(received) > 1 else f"ended by {received[0].name}"
+        return _blame(
+            job, [Failure(rank=0, code=-received[0])], f"{how}; nothing says that the run was saved"
+        )
+    failed = failures(job.run_dir / LOG) if job.num_ranks > 1 else [Failure(rank=0, code=code)]
+    dead = [failure for failure in failed if failure.code < 0]
+    if dead:
+        return _blame(job, dead, _sentence(dead) + _hint(dead))
+    if written is not None and written[0] in _TOLD:
+        return written[0]
+    if failed:
+        return _blame(job, failed, f"{_sentence(failed)}; what it said stands above")
+    said = f"torch's launcher {ending(code)}; its own words are in {job.run_dir / LOG}"
+    return _blame(job, [Failure(rank=0, code=code)], said)
+
+
+def _blame(job: Job, culprits: Sequence[Failure], sentence: str) -> int:
+    for culprit in culprits:
+        status = culprit.code if culprit.code > 0 else 128 - culprit.code
+        _write(job, culprit.rank, status, sentence)
+    sys.stderr.write(f"error: {sentence}.\n")
+    sys.stderr.flush()
+    return 3
+
+
+def _write(job: Job, rank: int, status: int, why: str) -> None:
+    # the verdict stands without its file, for instance on a full disk
+    with contextlib.suppress(RecordError):
+        write_exit(job.run_dir, rank, status, why)
+
+
+def _sentence(culprits: Sequence[Failure]) -> str:
+    return "; ".join(culprit.sentence() for culprit in culprits)
+
+
+def _hint(dead: Sequence[Failure]) -> str:
+    if any(failure.code == -signal.SIGKILL for failure in dead):
+        return " (when nobody did that, the machine ran out of memory)"
+    return ""
