@@ -1,4 +1,4 @@
-"""Checks of one number of the settings, each raising `field=value: rule. fix`."""
+"""Checks of one number of the settings; a bad one is refused in one line that carries the repair."""
 
 from __future__ import annotations
 
