@@ -57,6 +57,13 @@ def test_runs_give_the_bill(capsys):
     assert "Set accept_bill=true" in capsys.readouterr().err
 
 
+def test_what_was_not_given_is_said(capsys):
+    assert run(["recipe", "--num-ranks", "2"]) == 0
+    assert "lr=0.001 and tuned_batch=32 assumed" in capsys.readouterr().err
+    assert run(["recipe", *STORY]) == 0
+    assert capsys.readouterr().err == ""
+
+
 def test_counts_may_be_written_short(capsys):
     args = [*STORY, "--set", "num_train_samples=50k", "--set", "total_samples=4.5M", "--json"]
     assert run(["recipe", *args]) == 0

@@ -47,12 +47,16 @@ def recipe(
         "device": device,
     }
     values = merge(read_toml(config) if config else {}, parse_overrides(set_ or []))
+    assumed = [name for name in ("lr", "tuned_batch") if name not in values and not task]
     base, devices = _settings(task, merge(values, {k: v for k, v in flags.items() if v is not None}))
     result = convert(base, devices, BatchRun.parse(runs))
     if as_json:
         print(json.dumps(to_plain(result), indent=2))
     else:
         print("\n".join(result.lines(why)))
+        if assumed and not runs:
+            names = " and ".join(f"{name}={getattr(base, name):g}" for name in assumed)
+            typer.echo(f"note: {names} assumed; give yours, like --set lr=0.1", err=True)
     if output is not None:
         _write(output, result)
     if any(finding.severity == Severity.ERROR for finding in result.findings):
