@@ -54,11 +54,11 @@ def recipe(
         print(json.dumps(to_plain(result), indent=2))
     else:
         print("\n".join(result.lines(why)))
-        if assumed and not runs:
-            names = " and ".join(f"{name}={getattr(base, name):g}" for name in assumed)
-            typer.echo(f"note: {names} assumed; give yours, like --set lr=0.1", err=True)
     if output is not None:
         _write(output, result)
+    if assumed and not runs and not as_json:
+        names = " and ".join(f"{name}={getattr(base, name):g}" for name in assumed)
+        typer.echo(f"note: {names} assumed; give yours, like --set lr=0.1", err=True)
     if any(finding.severity == Severity.ERROR for finding in result.findings):
         raise typer.Exit(code=1)
 

@@ -31,7 +31,7 @@ class BatchRun(Config, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         """Both lie above 0."""
         check_int("runs.batch", self.batch, minimum=1)
-        check_number("runs.samples", self.samples, above=0.0)
+        check_number("runs.samples", self.samples, above=0.0, fix="Write the samples that the run took.")
 
     @staticmethod
     def parse(text: str) -> tuple[BatchRun, ...]:

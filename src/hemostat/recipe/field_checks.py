@@ -7,6 +7,8 @@ from typing import Any
 
 from hemostat.errors import FieldError
 
+_FIX = "Write the value that works on one device."
+
 
 def check_int(name: str, value: Any, minimum: int) -> None:
     """Raise unless value is None or a whole number of at least `minimum`.
@@ -20,7 +22,9 @@ def check_int(name: str, value: Any, minimum: int) -> None:
         raise FieldError(name, value, f"must be a whole number, {minimum} or more", "Write a count.")
 
 
-def check_number(name: str, value: Any, above: float | None = None, below: float | None = None) -> None:
+def check_number(
+    name: str, value: Any, above: float | None = None, below: float | None = None, fix: str = _FIX
+) -> None:
     """Raise unless value is None or a finite number in the range; without `above`, 0 is the least.
 
     Raises:
@@ -32,4 +36,4 @@ def check_number(name: str, value: Any, above: float | None = None, below: float
     rule += "" if below is None else f", below {below:g}"
     number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
     if not number or value < 0 or (above is not None and value <= above) or (below and value >= below):
-        raise FieldError(name, value, rule, "Write the value that works on one device.")
+        raise FieldError(name, value, rule, fix)

@@ -129,7 +129,7 @@ def _sgd(before: float, after: float, critical: float | None) -> Answer:
     if critical is None:
         return k, "linear", f"SGD: linear in the batch, x{k:.4g}", "Goyal et al. 2017 (arXiv 1706.02677) 2.1"
     factor = saturating_ratio(before, after, critical)
-    why = f"SGD: linear that saturates at the critical batch {critical:.4g}, x{factor:.4g} where k = {k:.4g}"
+    why = f"SGD: linear that saturates at the critical batch {critical:.0f}, x{factor:.4g} where k = {k:.4g}"
     return factor, "sat-linear", why, "McCandlish et al. 2018 (arXiv 1812.06162) eq. 2.6"
 
 
@@ -140,7 +140,7 @@ def _adam(before: float, after: float, critical: float | None) -> Answer:
         return math.sqrt(k), "sqrt", f"Adam-like: square root of the batch ratio {k:.4g}", source
     low, high = _up_to(before, after, critical)
     factor = saturating_ratio(low, high, critical) ** 0.75
-    why = f"Adam-like: saturating at the critical batch {critical:.4g}, x{factor:.4g} where k = {k:.4g}"
+    why = f"Adam-like: saturating at the critical batch {critical:.0f}, x{factor:.4g} where k = {k:.4g}"
     source = "McCandlish et al. 2018 (arXiv 1812.06162) eq. 2.6 and App. E.2 (exponent 0.5 to 1)"
     return factor, "sat^0.75", why, source
 
@@ -148,7 +148,7 @@ def _adam(before: float, after: float, critical: float | None) -> Answer:
 def _lamb(before: float, after: float, critical: float | None) -> Answer:
     low, high = (before, after) if critical is None else _up_to(before, after, critical)
     factor = math.sqrt(high / low)
-    flat = "" if critical is None else f", flat above the critical batch {critical:.4g}"
+    flat = "" if critical is None else f", flat above the critical batch {critical:.0f}"
     why = f"LAMB: square root of the batch ratio{flat}, x{factor:.4g}"
     return factor, "sqrt", why, "You et al. 2019 (arXiv 1904.00962), the untuned table"
 
@@ -157,7 +157,7 @@ def _lars(before: float, after: float, critical: float | None) -> Answer:
     known = critical if critical is not None else LARS_PRIOR_CRITICAL_BATCH
     factor = math.sqrt(saturating_ratio(before, after, known))
     prior = "" if critical is not None else " (prior from SGD on ImageNet, known to a factor 3)"
-    why = f"LARS: square root that saturates at the critical batch {known:.4g}{prior}, x{factor:.4g}"
+    why = f"LARS: square root that saturates at the critical batch {known:.0f}{prior}, x{factor:.4g}"
     source = "McCandlish et al. 2018 (arXiv 1812.06162) eq. 2.6 and table 1, for a normalised step"
     return factor, "sat-sqrt", why, source
 
