@@ -13,7 +13,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import torch
-from stdlib_corpus import SEPARATOR, Corpus, SourceFile, join, load_corpus
+
+from stdlib_corpus import Corpus, SourceFile, join, load_corpus
 
 NUM_BYTES = 256
 

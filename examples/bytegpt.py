@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from typing import Any
 
-import stdlib_corpus as corpus
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
+from torch.nn import functional
 
 import hemostat
+from muon import Muon
+from stdlib_corpus import IGNORE, SEPARATOR, ByteWindows, join, load_corpus
 
 NUM_BYTES = 256
+NUM_SHOWN = 160  # bytes of text that `show` prints
 
 
 def normed(x: Tensor) -> Tensor:
     """Root-mean-square normalisation over the last dim, without a weight. Source: arXiv 1910.07467, section 3."""
-    return F.rms_norm(x, (x.size(-1),))
+    return functional.rms_norm(x, (x.size(-1),))
 
 
 class Rotary(nn.Module):
@@ -38,12 +39,32 @@ class Rotary(nn.Module):
         return torch.cat((first * cos - second * sin, first * sin + second * cos), dim=-1)
 
 
+class Neighbours(nn.Module):
+    """Adds to every position its predecessors, each channel with weights of its own; they start at 0.
+
+    A byte means little alone, so the layers above need the bytes before it first of all.
+    Source: depthwise convolution as in Primer (arXiv 2109.08668, section 4), here before the projection.
+    """
+
+    def __init__(self, dim: int, num_before: int = 2) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(num_before, dim))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Shape (batch, positions, dim), unchanged."""
+        mixed = x
+        for back, weight in enumerate(self.weight, start=1):
+            mixed = mixed + functional.pad(x, (0, 0, back, 0))[:, : x.size(1)] * weight
+        return mixed
+
+
 class Block(nn.Module):
     """Causal self-attention, then a feed-forward layer with squared ReLU, each added to the stream."""
 
     def __init__(self, dim: int, num_heads: int, rotary: Rotary) -> None:
         super().__init__()
         self.num_heads, self.rotary = num_heads, rotary
+        self.neighbours = Neighbours(dim)
         self.qkv = nn.Linear(dim, 3 * dim, bias=False)
         self.out = nn.Linear(dim, dim, bias=False)
         self.up = nn.Linear(dim, 4 * dim, bias=False)
@@ -51,8 +72,8 @@ class Block(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Shape (batch, positions, dim), unchanged."""
-        x = x + self.out(self.attend(normed(x)))
-        return x + self.down(F.relu(self.up(normed(x))).square())
+        x = x + self.out(self.attend(self.neighbours(normed(x))))
+        return x + self.down(functional.relu(self.up(normed(x))).square())
 
     def attend(self, x: Tensor) -> Tensor:
         """Every position looks at itself and those before it; queries and keys are normalised."""
@@ -60,16 +81,16 @@ class Block(nn.Module):
         heads = self.qkv(x).view(batch, positions, 3, self.num_heads, dim // self.num_heads)
         query, key, value = heads.permute(2, 0, 3, 1, 4)
         query, key = self.rotary(normed(query)), self.rotary(normed(key))
-        mixed = F.scaled_dot_product_attention(query, key, value, is_causal=True)
+        mixed = functional.scaled_dot_product_attention(query, key, value, is_causal=True)
         return mixed.transpose(1, 2).reshape(batch, positions, dim)
 
 
 class GPT(nn.Module):
     """Bytes in, logits of the next byte out.
 
-    Initialisation: embedding normal with std 0.02; matrices that read the stream normal with std
-    1/sqrt(inputs); matrices that write to it (`out`, `down`) and the head zero, so that every block starts
-    as the identity and the first loss is that of guessing: 8 bits per byte.
+    Initialisation: embedding normal with std 0.02; matrices that read the stream (`qkv`, `up`) normal with
+    std 1/sqrt(dim); those that write to it (`out`, `down`), the neighbour weights and the head zero. So every
+    block starts as the identity, and the first loss is that of guessing: 8 bits per byte.
     """
 
     def __init__(self, dim: int, num_layers: int, num_heads: int, window: int) -> None:
@@ -81,10 +102,12 @@ class GPT(nn.Module):
         nn.init.normal_(self.embedding.weight, std=0.02)
         nn.init.zeros_(self.head.weight)
         for block in self.blocks:
-            nn.init.normal_(block.qkv.weight, std=dim**-0.5)
-            nn.init.normal_(block.up.weight, std=dim**-0.5)
-            nn.init.zeros_(block.out.weight)
-            nn.init.zeros_(block.down.weight)
+            for matrix in (block.qkv.weight, block.up.weight):
+                nn.init.normal_(matrix, std=dim**-0.5)
+            for matrix in (block.out.weight, block.down.weight):
+                nn.init.zeros_(matrix)
+            for matrix in (block.qkv.weight, block.up.weight, block.out.weight, block.down.weight):
+                matrix.is_hidden = True  # the optimizer treats these apart
 
     def forward(self, inputs: Tensor) -> Tensor:
         """int64 of shape (batch, positions) -> logits of shape (batch, positions, 256)."""
@@ -92,3 +115,76 @@ class GPT(nn.Module):
         for block in self.blocks:
             x = block(x)
         return self.head(normed(x))
+
+
+class ByteGPT(hemostat.Task):
+    """What the demo trains. A sample is a window of text; the loss is in nats and counts bytes."""
+
+    dim: int = 128
+    num_layers: int = 4
+    num_heads: int = 4
+    window: int = 256
+    lr: float = 0.02
+    adamw_lr: float = 0.01  # of embedding, head and neighbour weights
+    tuned_batch: int = 16
+    total_samples: int = 16_000
+    schedule: str = "cosine"
+    warmup_steps: int = 50
+    clip_norm: float = 1.0
+    eval_every_samples: int = 8_000
+
+    def model(self) -> nn.Module:
+        """The network, about 0.85 million parameters."""
+        return GPT(self.dim, self.num_layers, self.num_heads, self.window)
+
+    def train_data(self) -> ByteWindows:
+        """Windows of the training files."""
+        return ByteWindows(join(load_corpus().train), self.window)
+
+    def val_data(self) -> ByteWindows:
+        """Windows of the held-out files, each byte a target once."""
+        return ByteWindows(join(load_corpus().held_out), self.window)
+
+    def optimizer(self, params: Iterable[Tensor]) -> torch.optim.Optimizer:
+        """Muon for the hidden matrices, AdamW for the rest."""
+        params = list(params)
+        matrices = [param for param in params if hasattr(param, "is_hidden")]
+        others = [param for param in params if not hasattr(param, "is_hidden")]
+        return Muon(matrices, others, lr=self.lr, other_lr=self.adamw_lr)
+
+    def loss(self, output: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+        """(nats summed over the targets, how many there are)."""
+        nats = functional.cross_entropy(
+            output.float().flatten(0, 1), target.flatten(), ignore_index=IGNORE, reduction="sum"
+        )
+        return nats, (target != IGNORE).sum()
+
+    def metrics(self, output: Tensor, target: Tensor) -> dict[str, tuple[Tensor, Tensor]]:
+        """Bits per byte of the files: the end of a file has to be predicted but is no byte of it."""
+        nats, _ = self.loss(output, target)
+        num_bytes = ((target != IGNORE) & (target != SEPARATOR)).sum()
+        return {"bits_per_byte": (nats / math.log(2), num_bytes)}
+
+    def show(self, output: Tensor, batch: tuple[Tensor, Tensor]) -> str:
+        """A piece of held-out text, and under it the model's likeliest byte at each place."""
+        text = bytes(batch[1][0, -NUM_SHOWN:].clamp(min=0).tolist())
+        guess = bytes(output[0, -NUM_SHOWN:].argmax(dim=-1).tolist())
+        return "\n".join(f"{name} {readable(line)}" for name, line in (("text ", text), ("guess", guess)))
+
+    def blocks(self) -> None:
+        """Not cut into stages: the model fits anywhere."""
+        return
+
+    def fingerprint(self) -> list[bytes]:
+        """The training text itself."""
+        return [join(load_corpus().train)]
+
+
+def readable(text: bytes) -> str:
+    """One line of ASCII, with other bytes and line ends escaped.
+
+    Examples:
+        >>> readable(b"if x:\\n  y")
+        'if x:\\\\n  y'
+    """
+    return text.decode("latin-1").encode("unicode_escape").decode("ascii")
