@@ -34,6 +34,16 @@ def test_file_then_set_then_flags(tmp_path, capsys):
     assert found["lr"] == pytest.approx(0.4)
 
 
+def test_one_file_serves_recipe_and_train(tmp_path, capsys):
+    config = tmp_path / "run.toml"
+    config.write_text("lr = 0.1\ntuned_batch = 64\n[train]\nseed = 3\n")
+    out = tmp_path / "new.toml"
+    assert run(["recipe", "--config", str(config), "--json", "--output", str(out)]) == 0
+    captured = capsys.readouterr()
+    assert json.loads(captured.out)["lr"] == 0.1
+    assert "wrote" in captured.err
+
+
 def test_what_it_writes_it_reads(tmp_path, capsys):
     path = tmp_path / "eight.toml"
     assert run(["recipe", *STORY, "--micro-batch", "128", "--output", str(path)]) == 0

@@ -65,6 +65,7 @@ def recipe(
 
 def _settings(task: str, values: dict[str, Any]) -> tuple[Base, Devices]:
     devices = {name: values.pop(name) for name in list(values) if name in _DEVICE_KEYS}
+    values.pop("train", None)  # one file serves `recipe` and `train`
     if task:
         from hemostat.task import load_task  # needs torch
 
@@ -81,4 +82,4 @@ def _write(path: Path, result: Recipe) -> None:
         path.write_text(text, encoding="utf-8")
     except OSError as error:
         raise RecordError(f"cannot write {path}: {error.strerror}. Choose another --output.") from None
-    print(f"wrote {path}; read it back with --config {path}")
+    typer.echo(f"wrote {path}; read it back with --config {path}", err=True)  # stdout may be JSON
