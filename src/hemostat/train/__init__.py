@@ -1,6 +1,7 @@
 """The engine: one session, driven by the trainer over a task or by a plain loop."""
 
-from hemostat.train.loop import Outcome, train
+from hemostat.train.loop import train
+from hemostat.train.outcome import Outcome
 from hemostat.train.rank import run_rank, split_values
 from hemostat.train.session import Session, Step
 from hemostat.train.settings import TrainSettings

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from typing import Any
 
-import msgspec
 import torch
 
 from hemostat.data import Source
@@ -15,44 +13,13 @@ from hemostat.recipe import Devices
 from hemostat.task import LoadedTask, LossDoor, build_model, call, own_optimizer
 from hemostat.train.checkpoint import save_weights
 from hemostat.train.header import task_header
+from hemostat.train.outcome import Outcome
 from hemostat.train.parallel import dp
 from hemostat.train.process import World, seed_everything
 from hemostat.train.progress import Progress
 from hemostat.train.self_check import self_check
 from hemostat.train.session import Session
 from hemostat.train.settings import TrainSettings
-
-
-class Outcome(msgspec.Struct, kw_only=True):
-    """How a run ended, as it stands under "summary" in run.json.
-
-    Attributes:
-        reason: why it ended, one sentence.
-        steps: optimizer steps, skipped ones included.
-        skipped_steps: steps whose loss or gradient was not finite.
-        samples: consumed by all ranks.
-        monitor: name of the metric that was followed.
-        best: its best value; None without an evaluation.
-        best_step: where that was.
-        final: metrics of the last evaluation.
-        train_s: from the first step to the last, evaluations included.
-        wait_share: share of that time in which rank 0 waited for data.
-        waited: the same as a verdict.
-        usd: money spent in `train_s`; None without a price.
-    """
-
-    reason: str = ""
-    steps: int = 0
-    skipped_steps: int = 0
-    samples: int = 0
-    monitor: str = ""
-    best: float | None = None
-    best_step: int = 0
-    final: dict[str, float] = {}
-    train_s: float = 0.0
-    wait_share: float = 0.0
-    waited: str = ""
-    usd: float | None = None
 
 
 def train(loaded: LoadedTask, devices: Devices, settings: TrainSettings) -> Outcome:
@@ -91,7 +58,6 @@ class Trainer:
         self.session = session
         self.door = door
         self.val_data = val_data
-        self.outcome = Outcome(monitor=session.settings.monitor)
         self._evaluated_step = 0
 
     def run(self) -> Outcome:
@@ -103,9 +69,8 @@ class Trainer:
         session = self.session
         if session.settings.self_check and (session.world.num_ranks > 1 or session.recipe.accumulation > 1):
             self_check(session, self._compute)
-        started_s = time.perf_counter()
-        usd_per_hour = session.usd_per_hour
-        progress = Progress(session.recipe.total_samples, usd_per_hour, visible=session.world.rank == 0)
+        visible = session.world.rank == 0
+        progress = Progress(session.recipe.total_samples, session.usd_per_hour, visible)
         try:
             self._steps(progress)
             if (
@@ -116,11 +81,10 @@ class Trainer:
                 self._evaluate(progress)
         finally:
             progress.close()
-            self._close_outcome(time.perf_counter() - started_s, usd_per_hour)
         self._save("last")
         if session.control.interrupted:
             raise Interrupted(f"stopped by {session.stop_reason}; the weights are in {session.record.path}")
-        return self.outcome
+        return session.outcome
 
     def _steps(self, progress: Progress) -> None:
         session, door = self.session, self.door
@@ -147,9 +111,7 @@ class Trainer:
             raise UnknownNameError("train.monitor", monitor, values)
         session.log(**values)
         verdict = session.judge(values[monitor])
-        self.outcome.final = values
         if verdict.improved:
-            self.outcome.best, self.outcome.best_step = values[monitor], last.number
             progress.best = f"best {monitor} {values[monitor]:.4f}"
             self._save("best")
         shown = "  ".join(f"{name} {value:.4f}" for name, value in values.items())
@@ -168,15 +130,3 @@ class Trainer:
         session = self.session
         if session.settings.save and session.record.path is not None and session.world.rank == 0:
             save_weights(dp.unwrap(session.model), session.record.path / "checkpoints" / f"{name}.pt")
-
-    def _close_outcome(self, train_s: float, usd_per_hour: float | None) -> None:
-        session, outcome = self.session, self.outcome
-        last = session.last
-        outcome.reason = session.stop_reason or "the run reached its end"
-        outcome.steps, outcome.samples = (last.number, last.samples) if last else (0, 0)
-        outcome.skipped_steps = session.skipped_steps
-        outcome.train_s = train_s
-        waits = session.loader.waits
-        outcome.wait_share, outcome.waited = waits.share(train_s), waits.verdict(train_s)
-        outcome.usd = None if usd_per_hour is None else usd_per_hour * train_s / 3600
-        session.record.header(lambda: {"summary": msgspec.to_builtins(outcome)})

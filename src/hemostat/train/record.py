@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from hemostat.errors import RecordError
-from hemostat.track import Recorder, create_run, new_run_id, update_run
+from hemostat.errors import HemostatError, RecordError
+from hemostat.track import Recorder, create_run, new_run_id, update_run, write_exit
 from hemostat.train.process import World
 
 DEFAULT_ROOT = Path(".hemostat") / "runs"
@@ -32,6 +32,7 @@ class Record:
     """
 
     def __init__(self, world: World, enabled: bool = True) -> None:
+        self._rank = world.rank
         self._writes_header = enabled and world.rank == 0
         self._recorder: Recorder | None = None
         self.path: Path | None = None
@@ -63,8 +64,14 @@ class Record:
         if self._recorder is not None:
             self._recorder.flush()
 
-    def close(self) -> None:
-        """Flush and close this rank's metrics."""
-        if self._recorder is not None:
+    def close(self, error: BaseException | None = None) -> None:
+        """Close this rank's metrics and leave its exit file.
+
+        Args:
+            error: what ended the run, if anything did.
+        """
+        if self._recorder is not None and self.path is not None:
+            status = error.exit_status if isinstance(error, HemostatError) else 3 * int(error is not None)
+            write_exit(self.path, self._rank, status, str(error or ""))
             self._recorder.close()
             self._recorder = None

@@ -13,13 +13,14 @@ import msgspec
 import torch
 
 from hemostat.data import EvalLoader, Feed, MicroBatch, Source, TrainLoader
-from hemostat.errors import GuardStop, TaskError
+from hemostat.errors import GuardStop, RecordError, TaskError
 from hemostat.recipe import Base, Devices, Verdict
 from hemostat.task import to_device
 from hemostat.train.control import ControlVote
 from hemostat.train.evaluate import Measure, evaluate
 from hemostat.train.guards import nonfinite_rows
 from hemostat.train.header import session_header
+from hemostat.train.outcome import Outcome, conclude
 from hemostat.train.parallel import dp
 from hemostat.train.precision import Precision
 from hemostat.train.process import World, seed_everything
@@ -65,6 +66,7 @@ class Session:
         model: what the loop calls; wrapped when there are several ranks.
         recipe: every hyper-parameter as it is used, with its reason.
         last: the latest step, or None.
+        outcome: how the run ended; complete once the `with` block was left.
         stop_reason: one sentence once the run is to end early, else empty.
         at_window_end: the latest `backward` completed a step.
         usd_per_hour: price of all devices together; None where it is not known.
@@ -126,6 +128,7 @@ class Session:
         self._micro: MicroBatch | None = None
         self._schedule_lr = self.recipe.schedule.lr
         self.started_s = time.perf_counter()
+        self.outcome = Outcome(monitor=self.settings.monitor)
 
     def __enter__(self) -> Session:
         """The header is written and signals are noted from here on."""
@@ -136,10 +139,17 @@ class Session:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Write what is buffered and leave the process group."""
+        """Write how the run ended and leave the process group."""
         self.control.interrupt.remove()
-        self.record.close()
-        self.world.close()
+        conclude(self, error)
+        try:
+            self.record.header(lambda: {"summary": msgspec.to_builtins(self.outcome)})
+            self.record.close(error)
+        except RecordError:
+            if error is None:  # else what ended the run is the better news: often the same full disk
+                raise
+        finally:
+            self.world.close()
 
     def steps(self) -> Iterator[Any]:
         """This rank's micro-batches, on its device, until the run ends or is told to stop.
@@ -147,6 +157,7 @@ class Session:
         Raises:
             UsageError: the loop asked for the next batch without `backward` on this one.
         """
+        self.started_s = time.perf_counter()
         for micro in self.loader:
             self._micro = micro
             with dp.accumulating(self.model, micro.last):
@@ -252,7 +263,8 @@ class Session:
             data, rank=self.world.rank, num_ranks=self.world.num_ranks, micro_batch=self.recipe.micro_batch
         )
         with self.autocast():
-            return evaluate(dp.unwrap(self.model), loader, measure, self.world)
+            self.outcome.final = evaluate(dp.unwrap(self.model), loader, measure, self.world)
+        return self.outcome.final
 
     def judge(self, value: float) -> Verdict:
         """Feed the monitored metric to early stopping and plateau halving; call it on all ranks.
@@ -261,6 +273,8 @@ class Session:
             value: the pooled metric, equal on all ranks.
         """
         verdict = self.stopper.update(value, self.applied_steps)
+        if verdict.improved:
+            self.outcome.best, self.outcome.best_step = value, self.last.number if self.last else 0
         if verdict.stop:
             self.stop_reason = verdict.why
         return verdict

@@ -11,7 +11,6 @@ from torch.nn.parallel import DistributedDataParallel
 
 from hemostat.train.process import World
 
-
 # torch 2.13 renamed the argument and warns of the old name
 _RENAMED = "forward_sync_buffers" in inspect.signature(DistributedDataParallel.__init__).parameters
 _NO_BUFFERS: Any = {"forward_sync_buffers" if _RENAMED else "broadcast_buffers": False}
