@@ -146,10 +146,11 @@ def bill_errors() -> list[tuple[str, int, float]]:
     for fit_row in read_csv("mlperf_bcrit_fit.csv"):
         family, last_round = fit_row["family"], fit_row["round"]
         suite = last_round.split("_")[0]
+        benchmark = FAMILIES[family][2] if family in FAMILIES else family.rsplit("_", 1)[0]
         best: dict[int, float] = {}
         for row in rows:
             filed = row["round_when_filed"]
-            same = row["benchmark"] == FAMILIES[family][2] and filed.split("_")[0] == suite
+            same = row["benchmark"] == benchmark and filed.split("_")[0] == suite
             if same and filed <= last_round and row["median_to_target"]:
                 batch, samples = int(row["global_batch"]), float(row["median_to_target"])
                 best[batch] = min(samples, best.get(batch, samples))
