@@ -86,6 +86,14 @@ def test_a_subclass_with_its_own_items_is_asked_for_them():
     assert Source(Augmented(torch.arange(5))).fetch(WANTED).tolist() == [30, 0, 20]
 
 
+def test_a_subclass_that_fetches_many_is_asked_for_them():
+    class Tripled(TensorDataset):
+        def __getitems__(self, indices):
+            return self.tensors[0][indices] * 3
+
+    assert Source(Tripled(torch.arange(5))).fetch(WANTED).tolist() == [9, 0, 6]
+
+
 def test_subsets_of_subsets_stay_fast_and_right():
     first, _ = random_split(TensorDataset(torch.arange(20)), [12, 8], torch.Generator().manual_seed(0))
     second = Subset(first, range(0, 12, 2))

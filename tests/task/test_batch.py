@@ -17,6 +17,12 @@ class Pair(NamedTuple):
     y: torch.Tensor
 
 
+class Bag(tuple):
+    """A tuple of one's own, without names."""
+
+    __slots__ = ()
+
+
 @dataclass(frozen=True)
 class Graph:
     nodes: torch.Tensor
@@ -46,6 +52,7 @@ TREES = [
     {"a": X, "b": {"c": (X, "text", None, 3)}},
     OrderedDict(a=X),
     Pair(X, X),
+    Bag([X, X]),
     Graph(X, "note"),
     (torch.tensor(1.0), X),
 ]

@@ -182,7 +182,7 @@ class EvalLoader:
         bounds = [share(self.num_samples, rank, self.num_ranks) for rank in range(self.num_ranks)]
         sizes = [high - low for low, high in bounds]
         low, high = bounds[self.rank]
-        filler = torch.tensor([min(low, self.num_samples - 1)])
+        filler = torch.tensor([low])
         position = 0
         for number in range(len(self)):
             done = number * self.micro_batch
