@@ -85,3 +85,13 @@ def test_ranks_end_with_equal_bits(ranks):
     assert first["steps"] == second["steps"]
     assert first["judged"] == second["judged"]
     assert all(torch.equal(a, b) for a, b in zip(first["weights"], second["weights"], strict=True))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("accumulation", [1, 2])
+def test_eight_ranks_too(ranks, accumulation):
+    alone = trained(45, 21, 1, "sgd")
+    for result in ranks(8, trained, 45, 21, accumulation, "sgd"):
+        for seen, expected in zip(result["weights"], alone["weights"], strict=True):
+            torch.testing.assert_close(seen, expected, rtol=0, atol=1e-12)
+        assert result["judged"] == pytest.approx(alone["judged"], rel=1e-12)

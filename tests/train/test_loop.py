@@ -93,10 +93,11 @@ def test_two_runs_of_one_seed_are_equal_and_of_two_are_not(spec):
 
 
 def test_another_metric_can_be_followed(spec):
-    outcome = train(load_task(spec, {"metric_mode": "max"}), Devices(), TrainSettings(monitor="val_close"))
+    values = {"metric_mode": "max", "monitor": "val_close"}
+    outcome = train(load_task(spec, values), Devices(), TrainSettings())
     assert outcome.best == outcome.final["val_close"] or outcome.best > outcome.final["val_close"]
     with pytest.raises(UnknownNameError, match="Did you mean 'val_close'"):
-        train(load_task(spec, {}), Devices(), TrainSettings(monitor="close"))
+        train(load_task(spec, {"monitor": "close"}), Devices(), TrainSettings())
 
 
 def test_a_task_without_validation_still_ends_well(spec, tmp_path):

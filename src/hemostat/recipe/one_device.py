@@ -62,6 +62,7 @@ class Base(Config, frozen=True, kw_only=True):
         patience: evaluations without improvement before the run stopped, on one device.
         eval_every_samples: samples between two evaluations on one device.
         min_delta: smallest change of the metric that counts.
+        monitor: metric that patience, plateau and the best weights follow.
         metric_mode: "min" or "max".
         metric_std: noise of the metric from one evaluation to the next.
         plateau_factor: the rate is multiplied by it on a plateau.
@@ -116,6 +117,7 @@ class Base(Config, frozen=True, kw_only=True):
     patience: int | None = None
     eval_every_samples: int | None = None
     min_delta: float = 0.0
+    monitor: str = "val_loss"
     metric_mode: str = "min"
     metric_std: float | None = None
     plateau_factor: float = 0.5

@@ -106,9 +106,9 @@ class Trainer:
         self._evaluated_step = last.number
         values = session.evaluate(self.val_data, self._measure)
         values |= {f"val_{name}": value for name, value in self.door.finish_metrics().items()}
-        monitor = session.settings.monitor
+        monitor = session.outcome.monitor
         if monitor not in values:
-            raise UnknownNameError("train.monitor", monitor, values)
+            raise UnknownNameError("monitor", monitor, values)
         session.log(**values)
         verdict = session.judge(values[monitor])
         if verdict.improved:

@@ -128,7 +128,7 @@ class Session:
         self._micro: MicroBatch | None = None
         self._schedule_lr = self.recipe.schedule.lr
         self.started_s = time.perf_counter()
-        self.outcome = Outcome(monitor=self.settings.monitor)
+        self.outcome = Outcome(monitor=base.monitor)
 
     def __enter__(self) -> Session:
         """The header is written and signals are noted from here on."""

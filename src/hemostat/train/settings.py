@@ -19,7 +19,6 @@ class TrainSettings(Config, frozen=True, kw_only=True):
         usd_per_hour: price of all devices together; None looks at `instance`.
         instance: a name of the price table, such as "p4d.24xlarge".
         record: keep the run in `.hemostat/runs`.
-        monitor: the metric that early stopping and the best checkpoint follow.
         save: write `checkpoints/best.pt` and `checkpoints/last.pt`.
     """
 
@@ -33,5 +32,4 @@ class TrainSettings(Config, frozen=True, kw_only=True):
     usd_per_hour: float | None = None
     instance: str | None = None
     record: bool = True
-    monitor: str = "val_loss"
     save: bool = True
