@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+
 from step_peers.workload import Times, Workload
 from step_peers.workloads import gpt, mlp
 

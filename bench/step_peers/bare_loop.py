@@ -6,6 +6,7 @@ import math
 from pathlib import Path
 
 import torch
+
 from step_peers.workload import (
     CLIP_NORM,
     Batches,
@@ -22,7 +23,7 @@ def run(work: Workload, folder: Path) -> Times:
     """Clip, check the norm, step, advance the schedule, record the loss."""
     model = work.new_model()
     optimizer = new_optimizer(model)
-    schedule = new_schedule(optimizer)
+    schedule = new_schedule(optimizer, work)
     parameters = list(model.parameters())
     tally = Tally(work, folder)
     for inputs, targets in Batches(work):

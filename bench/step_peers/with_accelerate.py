@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from accelerate import Accelerator
+
 from step_peers.workload import (
     CLIP_NORM,
     Batches,
@@ -22,7 +23,7 @@ def run(work: Workload, folder: Path) -> Times:
     accelerator = Accelerator(cpu=True)
     plain = work.new_model()
     raw_optimizer = new_optimizer(plain)
-    model, optimizer, schedule = accelerator.prepare(plain, raw_optimizer, new_schedule(raw_optimizer))
+    model, optimizer, schedule = accelerator.prepare(plain, raw_optimizer, new_schedule(raw_optimizer, work))
     tally = Tally(work, folder)
     for inputs, targets in Batches(work):
         with accelerator.accumulate(model):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from lightning.fabric import Fabric
+
 from step_peers.workload import (
     CLIP_NORM,
     Batches,
@@ -22,7 +23,7 @@ def run(work: Workload, folder: Path) -> Times:
     fabric = Fabric(accelerator="cpu", devices=1)
     plain = work.new_model()
     model, optimizer = fabric.setup(plain, new_optimizer(plain))
-    schedule = new_schedule(optimizer)
+    schedule = new_schedule(optimizer, work)
     tally = Tally(work, folder)
     for inputs, targets in Batches(work):
         loss = loss_of(model(inputs), targets)

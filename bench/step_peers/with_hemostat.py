@@ -5,20 +5,18 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from hemostat import Session
+from hemostat.recipe import Base
+from hemostat.train import TrainSettings
 from step_peers.workload import (
     CLIP_NORM,
     LR,
-    NUM_WARMUP_STEPS,
     Stopwatch,
     Times,
     Workload,
     loss_of,
     new_optimizer,
 )
-
-from hemostat import Session
-from hemostat.recipe import Base
-from hemostat.train import TrainSettings
 
 
 def run(work: Workload, folder: Path) -> Times:
@@ -30,7 +28,7 @@ def run(work: Workload, folder: Path) -> Times:
         tuned_batch=work.global_batch,
         total_samples=work.num_steps * work.global_batch,
         schedule="constant",
-        warmup_steps=NUM_WARMUP_STEPS,
+        warmup_steps=work.num_warmup_steps,
         clip_norm=CLIP_NORM,
     )
     watch = Stopwatch(work)

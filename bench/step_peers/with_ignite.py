@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from ignite.engine import Engine, Events
+
 from step_peers.workload import (
     CLIP_NORM,
     Batches,
@@ -24,7 +25,7 @@ def run(work: Workload, folder: Path) -> Times:
     """`create_supervised_trainer` has no place for clipping, so the update is written out."""
     model = work.new_model()
     optimizer = new_optimizer(model)
-    schedule = new_schedule(optimizer)
+    schedule = new_schedule(optimizer, work)
     parameters = list(model.parameters())
     tally = Tally(work, folder)
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from lightning.pytorch import LightningModule, Trainer
+
 from step_peers.workload import (
     CLIP_NORM,
     Batches,
@@ -26,9 +27,10 @@ logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
 class Module(LightningModule):
     """The loss is recorded in a hook: cheaper than `self.log`, which would count against Lightning."""
 
-    def __init__(self, model: torch.nn.Module, tally: Tally) -> None:
+    def __init__(self, work: Workload, tally: Tally) -> None:
         super().__init__()
-        self.model = model
+        self.work = work
+        self.model = work.new_model()
         self.tally = tally
 
     def training_step(self, batch: Any, batch_index: int) -> torch.Tensor:
@@ -45,7 +47,7 @@ class Module(LightningModule):
         optimizer = new_optimizer(self.model)
         return {
             "optimizer": optimizer,
-            "lr_scheduler": {"scheduler": new_schedule(optimizer), "interval": "step"},
+            "lr_scheduler": {"scheduler": new_schedule(optimizer, self.work), "interval": "step"},
         }
 
 
@@ -65,5 +67,5 @@ def run(work: Workload, folder: Path) -> Times:
     )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        trainer.fit(Module(work.new_model(), tally), train_dataloaders=Batches(work))
+        trainer.fit(Module(work, tally), train_dataloaders=Batches(work))
     return tally.close()

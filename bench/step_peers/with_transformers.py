@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from transformers import PrinterCallback, Trainer, TrainerCallback, TrainingArguments
+
 from step_peers.workload import (
     CLIP_NORM,
     Batches,
@@ -16,7 +18,6 @@ from step_peers.workload import (
     new_optimizer,
     new_schedule,
 )
-from transformers import PrinterCallback, Trainer, TrainerCallback, TrainingArguments
 
 
 class Wrapped(torch.nn.Module):
@@ -93,7 +94,7 @@ def run(work: Workload, folder: Path) -> Times:
         model=model,
         args=settings,
         train_dataset=work.dataset,
-        optimizers=(optimizer, new_schedule(optimizer)),
+        optimizers=(optimizer, new_schedule(optimizer, work)),
         callbacks=[step_end],
     )
     trainer.remove_callback(PrinterCallback)

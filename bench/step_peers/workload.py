@@ -1,4 +1,4 @@
-"""What every loop of bench/step.py has to do, and the stopwatch, the journal and the batches that all of them share."""
+"""What every loop of bench/step.py has to do, and the stopwatch, journal and batches that they share."""
 
 from __future__ import annotations
 
@@ -11,14 +11,13 @@ from typing import IO, Any, NamedTuple
 
 import msgspec
 import torch
-from torch.nn import functional as F
+from torch.nn import functional
 
 from hemostat.data import Order
 
 Batch = tuple[torch.Tensor, torch.Tensor]
 LR = 1e-3
 CLIP_NORM = 1.0
-NUM_WARMUP_STEPS = 50
 JOURNAL_LINES = 100  # lines that are kept before they are written
 
 
@@ -50,6 +49,11 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
     global_batch: int
     num_steps: int
     num_untimed_steps: int
+
+    @property
+    def num_warmup_steps(self) -> int:
+        """A tenth of the run."""
+        return max(1, self.num_steps // 10)
 
     def new_model(self) -> torch.nn.Module:
         """The same weights in every run."""
@@ -164,13 +168,12 @@ def new_optimizer(model: torch.nn.Module) -> torch.optim.Optimizer:
     return torch.optim.AdamW(model.parameters(), lr=LR)
 
 
-def new_schedule(optimizer: torch.optim.Optimizer) -> torch.optim.lr_scheduler.LambdaLR:
+def new_schedule(optimizer: torch.optim.Optimizer, work: Workload) -> torch.optim.lr_scheduler.LambdaLR:
     """Linear warm-up to the peak, then constant."""
-    return torch.optim.lr_scheduler.LambdaLR(
-        optimizer, lambda step: min(1.0, (step + 1) / (NUM_WARMUP_STEPS + 1))
-    )
+    warm = work.num_warmup_steps
+    return torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: min(1.0, (step + 1) / (warm + 1)))
 
 
 def loss_of(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
     """Mean cross-entropy over all positions; classes in the last dim."""
-    return F.cross_entropy(output.view(-1, output.size(-1)), target.reshape(-1))
+    return functional.cross_entropy(output.view(-1, output.size(-1)), target.reshape(-1))

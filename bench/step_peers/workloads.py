@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import torch
+
 from step_peers.workload import Workload
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
