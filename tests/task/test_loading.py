@@ -16,6 +16,7 @@ class Digits(hemostat.Task):
     lr: float = 0.1
     width: int = 8
     dropout: float = 0.0
+    tag: str = "a"
     name: str | None = None
     betas: tuple[float, float] = (0.9, 0.99)
     dtype: torch.dtype = torch.float32
@@ -186,6 +187,7 @@ def test_wrong_files_get_one_line(spec, message, write):
         ({"width": 1.5}, FieldError, r"width=1\.5: must be int, not float"),
         ({"width": True}, FieldError, r"width=True: must be int, not bool"),
         ({"name": 3}, FieldError, r"name=3: must be "),
+        ({"tag": 3}, FieldError, r"""tag=3: must be str, not int\. Quote it: --set tag='"3"'\."""),
         ({"betas": [1, 2, 3]}, FieldError, r"betas=\[1, 2, 3\]"),
         ({"epochs": "three"}, FieldError, r"epochs='three': must be "),
         ({"lr": -1}, FieldError, r"lr=-1"),

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import sysconfig
 import traceback
 from pathlib import Path
 from typing import Final
 
 _NOT_THE_USERS: Final = (
-    str(Path(__file__).parents[1]),
-    sysconfig.get_paths()["stdlib"],
-    sysconfig.get_paths()["platstdlib"],
+    str(Path(__file__).parents[1]) + os.sep,
+    sysconfig.get_paths()["stdlib"] + os.sep,
+    sysconfig.get_paths()["platstdlib"] + os.sep,
     "<frozen",
 )
 

@@ -42,8 +42,8 @@ class Feed(Config, frozen=True, kw_only=True):
             raise FieldError("rank", self.rank, f"must lie in 0..{self.num_ranks - 1}", "Ranks count from 0.")
         if num_samples < self.num_ranks:
             raise TaskError(
-                f"train_data has {num_samples} samples for {self.num_ranks} ranks: "
-                f"each rank needs one at least. Use at most {num_samples} ranks, or more data."
+                f"train_data has {_counted(num_samples, 'sample')} for {self.num_ranks} ranks: each rank needs "
+                f"one at least. Use {_counted(num_samples, 'rank')} at most, or more data."
             )
         if self.global_batch < self.num_ranks:
             raise FieldError(
@@ -113,6 +113,10 @@ def num_micro_batches(feed: Feed, window_samples: int) -> int:
         return min(feed.accumulation, largest)
     micro_batch = ceil_div(ceil_div(feed.global_batch, feed.num_ranks), feed.accumulation)
     return ceil_div(largest, micro_batch)
+
+
+def _counted(num: int, noun: str) -> str:
+    return f"{num} {noun}{'' if num == 1 else 's'}"
 
 
 def ceil_div(number: int, divisor: int) -> int:

@@ -217,6 +217,8 @@ def _converted(name: str, value: Any, hint: Any) -> Any:
         return msgspec.convert(value, hint)
     except msgspec.ValidationError as error:
         reason = str(error).partition(" - at")[0].replace("Expected", "must be").replace(", got", ", not")
-        raise FieldError(name, value, reason.replace("`", ""), "Give a value of that kind.") from None
+        quoted = hint is str and not isinstance(value, (list, dict))
+        fix = f"Quote it: --set {name}='\"{value}\"'." if quoted else "Give a value of that kind."
+        raise FieldError(name, value, reason.replace("`", ""), fix) from None
     except TypeError:  # a type that msgspec does not know, such as torch.dtype
         return value

@@ -21,7 +21,7 @@ _NOT_THE_TASKS: Final = (
     HemostatError,
     torch.OutOfMemoryError,
     torch.AcceleratorError,
-    torch.distributed.DistError,
+    *([torch.distributed.DistError] if torch.distributed.is_available() else []),
 )
 Count = float | Tensor
 
