@@ -4,7 +4,7 @@ import textwrap
 import pytest
 import torch
 
-from hemostat.errors import UnknownNameError
+from hemostat.errors import HemostatWarning, TaskError, UnknownNameError
 from hemostat.recipe import Devices
 from hemostat.task import load_task
 from hemostat.track import load_run
@@ -90,6 +90,24 @@ def test_two_runs_of_one_seed_are_equal_and_of_two_are_not(spec):
         train(load_task(spec, {"noise": 1.0}), Devices(), TrainSettings(seed=seed)).best for seed in (1, 1, 2)
     ]
     assert same[0] == same[1] != same[2]
+
+
+def test_a_dataloader_is_taken_as_it_is_with_its_batch(spec, tmp_path):
+    path = tmp_path / "line.py"
+    text = path.read_text().replace("    tuned_batch: int = 8\n", "")
+    path.write_text(
+        text.replace("return self.make(40, 1)", "return torch.utils.data.DataLoader(self.make(40, 1), 10)")
+    )
+    assert train(load_task(spec, {}), Devices(), TrainSettings()).steps == 8 * 4
+    with pytest.warns(HemostatWarning, match="DataLoader with batch 10"):
+        train(load_task(spec, {"tuned_batch": 20}), Devices(), TrainSettings())
+
+
+def test_a_mean_in_place_of_a_sum_is_refused_before_the_first_step(spec, tmp_path):
+    path = tmp_path / "line.py"
+    path.write_text(path.read_text().replace("** 2).sum(), len(target)\n", "** 2).mean(), len(target)\n"))
+    with pytest.raises(TaskError, match="a mean where a sum belongs"):
+        train(load_task(spec, {}), Devices(), TrainSettings())
 
 
 def test_another_metric_can_be_followed(spec):

@@ -19,7 +19,7 @@ from torch.utils.data import (
 )
 from torch.utils.data import default_collate as torch_collate
 
-from hemostat.data.blame import said, user_line
+from hemostat.blame import said, user_line
 from hemostat.errors import HemostatWarning, TaskError
 
 Fetch = Callable[[Tensor], Any]

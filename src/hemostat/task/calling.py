@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import nn
 
+from hemostat.blame import said, user_line
 from hemostat.errors import HemostatError, TaskError
-from hemostat.task.blame import said, user_line
 from hemostat.task.task import Task
 
 

@@ -13,10 +13,10 @@ from typing import Any
 
 import msgspec
 
+from hemostat.blame import said, shown, user_line
 from hemostat.config import decode
 from hemostat.errors import FieldError, TaskError, UnknownNameError
 from hemostat.recipe import Base
-from hemostat.task.blame import said, shown, user_line
 from hemostat.task.losses import door_of
 from hemostat.task.task import Task, hyper_parameters
 
@@ -28,12 +28,14 @@ class LoadedTask:
     Attributes:
         task: the user's object.
         base: what works on one device: defaults, then the task's fields of the same name, then the settings.
+        given: names that the task or the settings set; the others are defaults.
         spec: `file.py:Class`, complete.
         path: absolute path of the file.
     """
 
     task: Task
     base: Base
+    given: frozenset[str]
     spec: str
     path: Path
 
@@ -56,7 +58,8 @@ def load_task(spec: str, values: Mapping[str, Any] | None = None) -> LoadedTask:
     cls = _find(module, path, class_name)
     _check_complete(cls, path)
     task, base = build_task(cls, values)
-    return LoadedTask(task=task, base=base, spec=f"{shown(path)}:{cls.__name__}", path=path)
+    given = frozenset(values) | frozenset(hyper_parameters(task))
+    return LoadedTask(task=task, base=base, given=given, spec=f"{shown(path)}:{cls.__name__}", path=path)
 
 
 def build_task(cls: type[Task], values: Mapping[str, Any]) -> tuple[Task, Base]:

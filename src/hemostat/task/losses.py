@@ -8,10 +8,10 @@ from typing import Any, Final, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from hemostat.blame import said, user_line
 from hemostat.errors import HemostatError, TaskError
 from hemostat.task.answers import about_no_loss, about_no_pair, check_count, check_total
 from hemostat.task.batch import num_samples
-from hemostat.task.blame import said, user_line
 from hemostat.task.doubling import check_doubling
 from hemostat.task.figures import Figures
 from hemostat.task.task import Task

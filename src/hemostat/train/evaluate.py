@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -42,21 +43,21 @@ def evaluate(
     try:
         with torch.no_grad():
             for micro in batches:
-                if not micro.num_samples and sums:
-                    continue  # a filler only tells the names to a rank that has no row at all
+                if not micro.num_samples:
+                    continue  # no collective waits in an unwrapped forward, so a filler need not be computed
                 values = measure(model, to_device(micro.data, world.device))
-                weight = 1.0 if micro.num_samples else 0.0
                 if sums and sums.keys() != values.keys():
                     raise TaskError(
                         f"metrics returned {sorted(values)} after {sorted(sums)}. Return the same names."
                     )
                 for name, (total, count) in values.items():
-                    sums[name] = sums.get(name, 0.0) + weight * float(total)
-                    counts[name] = counts.get(name, 0.0) + weight * float(count)
+                    sums[name] = sums.get(name, 0.0) + float(total)
+                    counts[name] = counts.get(name, 0.0) + float(count)
     finally:
         model.train(was_training)
-    names = sorted(sums)
-    pooled = world.sum([*(sums[name] for name in names), *(counts[name] for name in names)])
+    # the last rank always holds a row, so it knows the names; a rank without rows adds zeros
+    names: list[str] = json.loads(world.from_last_rank(json.dumps(sorted(sums))))
+    pooled = world.sum([*(sums.get(name, 0.0) for name in names), *(counts.get(name, 0.0) for name in names)])
     halves = zip(pooled[: len(names)], pooled[len(names) :], strict=True)
     return {
         name: total / count if count else float("nan")

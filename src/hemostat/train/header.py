@@ -13,7 +13,8 @@ from hemostat.task import hyper_parameters
 from hemostat.track import collect_provenance, fingerprint
 
 if TYPE_CHECKING:
-    from hemostat.task import LoadedTask
+    from hemostat.data import Source
+    from hemostat.task import LoadedTask, Task
     from hemostat.train.session import Session
 
 
@@ -46,25 +47,24 @@ def session_header(session: Session) -> dict[str, Any]:
     }
 
 
-def task_header(loaded: LoadedTask, train_data: Any) -> dict[str, Any]:
+def task_header(loaded: LoadedTask, source: Source) -> dict[str, Any]:
     """The task file, its values and the fingerprint of its training data."""
     return {
         "task": {"spec": loaded.spec, "values": to_plain(hyper_parameters(loaded.task))},
-        "data": to_plain(data_fingerprint(loaded.task, train_data)),
+        "data": to_plain(data_fingerprint(loaded.task, source)),
     }
 
 
-def data_fingerprint(task: Any, train_data: Any) -> dict[str, Any]:
+def data_fingerprint(task: Task, source: Source) -> dict[str, Any]:
     """Digest of the training data, with the tier that was reached.
 
     "full" or "sample": bytes of tensors in memory, or of what the task's `fingerprint()` names. "declared": only
     type and size are known, which does not tell two versions apart.
     """
-    dataset = getattr(train_data, "dataset", train_data)
-    size = {"num_samples": len(dataset), "type": type(dataset).__name__}
+    size = {"num_samples": source.num_samples, "type": type(source.dataset).__name__}
     given = task.fingerprint()
-    if given is None and isinstance(dataset, torch.utils.data.TensorDataset):
-        given = [tensor.contiguous().cpu().view(torch.uint8).numpy() for tensor in dataset.tensors]
+    if given is None:
+        given = source.content()
     if given is None:
         return {"tier": "declared", **size}
     return {**size, **msgspec.to_builtins(fingerprint(given))}

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
 import torch
 
 from hemostat.data import Source
 from hemostat.errors import Interrupted, UnknownNameError
 from hemostat.recipe import Devices
-from hemostat.task import LoadedTask, LossDoor, build_model, call, own_optimizer
+from hemostat.task import LoadedTask, LossDoor, build_model, call, own_optimizer, to_device
 from hemostat.train.checkpoint import save_weights
 from hemostat.train.header import task_header
 from hemostat.train.outcome import Outcome
@@ -42,10 +43,13 @@ def train(loaded: LoadedTask, devices: Devices, settings: TrainSettings) -> Outc
     world = World.from_environment(settings.device)
     seed_everything(settings.seed)
     task = loaded.task
-    train_data, val_data = call(task, "train_data"), call(task, "val_data")
+    train_data, val_data = Source(call(task, "train_data"), "train_data"), call(task, "val_data")
     model = build_model(task)
     optimizer = own_optimizer(task, [param for param in model.parameters() if param.requires_grad])
-    with Session(model, optimizer, train_data, loaded.base, devices, settings, world) as session:
+    base = loaded.base
+    if train_data.declared_batch is not None and "tuned_batch" not in loaded.given:
+        base = msgspec.structs.replace(base, tuned_batch=train_data.declared_batch)
+    with Session(model, optimizer, train_data, base, devices, settings, world) as session:
         trainer = Trainer(session, LossDoor(task), None if val_data is None else Source(val_data, "val_data"))
         session.record.header(lambda: task_header(loaded, train_data))
         return trainer.run()
@@ -67,10 +71,10 @@ class Trainer:
             Interrupted: a signal ended the run; its weights are saved.
         """
         session = self.session
-        if session.settings.self_check and (session.world.num_ranks > 1 or session.recipe.accumulation > 1):
-            self_check(session, self._compute)
         visible = session.world.rank == 0
         progress = Progress(session.recipe.total_samples, session.usd_per_hour, visible)
+        if session.settings.self_check:
+            self._check_loss(progress)
         try:
             self._steps(progress)
             if (
@@ -85,6 +89,15 @@ class Trainer:
         if session.control.interrupted:
             raise Interrupted(f"stopped by {session.stop_reason}; the weights are in {session.record.path}")
         return session.outcome
+
+    def _check_loss(self, progress: Progress) -> None:
+        session = self.session
+        first = next(iter(session.new_loader()))
+        doubt = self.door.check(dp.unwrap(session.model), to_device(first.data, session.world.device))
+        if session.world.num_ranks > 1 or session.recipe.accumulation > 1:
+            self_check(session, self._compute)
+        if doubt:
+            progress.say(f"note: {doubt}")
 
     def _steps(self, progress: Progress) -> None:
         session, door = self.session, self.door

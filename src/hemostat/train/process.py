@@ -112,10 +112,21 @@ class World:
         Raises:
             RankFailureError: a rank left or did not answer.
         """
+        return self._from(0, text)
+
+    def from_last_rank(self, text: str) -> str:
+        """The last rank's text, on every rank.
+
+        Raises:
+            RankFailureError: a rank left or did not answer.
+        """
+        return self._from(self.num_ranks - 1, text)
+
+    def _from(self, source: int, text: str) -> str:
         if self._control is None:
             return text
         box = [text]
-        self._guarded(partial(dist.broadcast_object_list, box, src=0, group=self._control))
+        self._guarded(partial(dist.broadcast_object_list, box, src=source, group=self._control))
         return box[0]
 
     def average_(self, tensors: Sequence[torch.Tensor]) -> None:

@@ -9,11 +9,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from hemostat.blame import said, user_line
 from hemostat.config import decode
 from hemostat.errors import HemostatError, RecordError
 from hemostat.recipe import Devices
 from hemostat.task import load_task
-from hemostat.task.blame import said, user_line
 from hemostat.track import write_exit
 from hemostat.train.loop import train
 from hemostat.train.settings import TrainSettings

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+import warnings
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from types import TracebackType
@@ -13,7 +14,7 @@ import msgspec
 import torch
 
 from hemostat.data import EvalLoader, Feed, MicroBatch, Source, TrainLoader
-from hemostat.errors import GuardStop, RecordError, TaskError
+from hemostat.errors import GuardStop, HemostatWarning, RecordError, TaskError
 from hemostat.recipe import Base, Devices, Verdict
 from hemostat.task import to_device
 from hemostat.train.control import ControlVote
@@ -56,7 +57,7 @@ class Session:
     Args:
         model: the module to train; it is moved to `world.device`.
         optimizer: None builds the one that the recipe names.
-        train_data: map-style dataset or DataLoader.
+        train_data: map-style dataset, DataLoader or `hemostat.data.Source`.
         base: hyper-parameters that work on one device.
         devices: the batch on the devices at hand; `num_ranks` is filled in from the world.
         settings: how the engine runs.
@@ -96,7 +97,15 @@ class Session:
     ) -> None:
         self.settings = settings or TrainSettings()
         self.world = world or World.from_environment(self.settings.device)
-        self._source = Source(train_data, "train_data")
+        self._source = train_data if isinstance(train_data, Source) else Source(train_data, "train_data")
+        declared = self._source.declared_batch
+        if declared not in (None, base.tuned_batch):
+            warnings.warn(
+                f"tuned_batch={base.tuned_batch}: train_data is a DataLoader with batch {declared}, "
+                f"which is not used. Set tuned_batch={declared} if lr was tuned at it.",
+                HemostatWarning,
+                stacklevel=2,
+            )
         self.recipe = resolve_recipe(base, devices or Devices(), self._source.num_samples, self.world)
         self.loader = self.new_loader()
         self.model = dp.wrap(model.to(self.world.device), self.world, find_unused=False)

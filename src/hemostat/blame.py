@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 _NOT_THE_USERS: Final = (
-    str(Path(__file__).parents[1]) + os.sep,
+    str(Path(__file__).parent) + os.sep,
     sysconfig.get_paths()["stdlib"] + os.sep,
     sysconfig.get_paths()["platstdlib"] + os.sep,
     "<frozen",

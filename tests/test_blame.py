@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from hemostat.task.blame import said, shown, user_line
+from hemostat.blame import said, shown, user_line
 
 
 def test_the_innermost_line_that_is_the_users():
