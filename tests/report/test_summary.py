@@ -12,7 +12,14 @@ HEADER = {
     "batch": {"global_batch": 64, "micro_batch": 16, "accumulation": 2, "num_ranks": 2},
     "recipe": [
         {"field": "global_batch", "before": 32, "value": 64, "why": "2 x 16 x 2", "confidence": "given"},
-        {"field": "lr", "before": 0.1, "value": 0.2, "why": "linear", "source": "1706.02677", "confidence": "high"},
+        {
+            "field": "lr",
+            "before": 0.1,
+            "value": 0.2,
+            "why": "linear",
+            "source": "1706.02677",
+            "confidence": "high",
+        },
         {"field": "warmup_steps", "value": 500, "why": "because", "confidence": "medium"},
     ],
     "findings": [{"code": "HR001", "message": "Half of the run is warm-up.", "fix": "Train longer."}],
@@ -58,6 +65,15 @@ def test_the_summary_is_read_in_a_minute(run):
     assert lines[6] == "stopped  step 100, 2 skipped: the run reached its end"
     assert lines[7] == "time     1m15s; input-bound: 14 % of the run waited for data; cost $0.50"
     assert lines[8].startswith("picture") and lines[9] == "next     hemostat runs show a-run --why"
+
+
+def test_baselines_stand_beside_the_best_value(run):
+    record = run()
+    update_run(record.path, baselines={"bigram": 3.9871, "xz -9": 2.1})
+    draw_loss(record)
+    lines = run_summary(load_run(record.path.parent, "a-run")).splitlines()
+    assert lines[6] == "against  bigram 3.987  xz -9 2.1"
+    assert len(lines) <= 12
 
 
 def test_unknowns_are_said_not_guessed(run):

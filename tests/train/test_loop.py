@@ -110,6 +110,15 @@ def test_a_mean_in_place_of_a_sum_is_refused_before_the_first_step(spec, tmp_pat
         train(load_task(spec, {}), Devices(), TrainSettings())
 
 
+def test_baselines_are_recorded(spec, tmp_path):
+    path = tmp_path / "line.py"
+    path.write_text(
+        path.read_text() + "\n    def baselines(self):\n        return {'guess': torch.tensor(2.5)}\n"
+    )
+    train(load_task(spec, {}), Devices(), TrainSettings())
+    assert load_run(tmp_path / ".hemostat" / "runs").header["baselines"] == {"guess": 2.5}
+
+
 def test_another_metric_can_be_followed(spec):
     values = {"metric_mode": "max", "monitor": "val_close"}
     outcome = train(load_task(spec, values), Devices(), TrainSettings())

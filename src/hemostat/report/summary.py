@@ -96,6 +96,9 @@ def _result_lines(record: RunRecord) -> list[str]:
         )
     elif summary:
         lines.append("best     not judged: the task has no val_data")
+    baselines = record.header.get("baselines") or {}
+    if baselines:
+        lines.append(f"against  {'  '.join(f'{name} {value:.4g}' for name, value in baselines.items())}")
     if summary:
         skipped = f", {summary['skipped_steps']} skipped" if summary.get("skipped_steps") else ""
         lines.append(f"stopped  step {summary['steps']}{skipped}: {summary['reason']}")

@@ -111,6 +111,10 @@ class Task:
         """Figures beside the loss: `{name: (sum, count)}` or `{name: torchmetrics object}`."""
         return {}
 
+    def baselines(self) -> Mapping[str, float]:
+        """What other methods reach in the monitored metric; the summary of a run shows it beside the best value."""
+        return {}
+
     def show(self, output: Any, batch: Any) -> Any:
         """A few samples (text, images) that are recorded at each evaluation, or None."""
         return None

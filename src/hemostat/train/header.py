@@ -9,7 +9,7 @@ import msgspec
 import torch
 
 from hemostat.config import to_plain
-from hemostat.task import hyper_parameters
+from hemostat.task import call, hyper_parameters
 from hemostat.track import collect_provenance, fingerprint
 
 if TYPE_CHECKING:
@@ -48,10 +48,11 @@ def session_header(session: Session) -> dict[str, Any]:
 
 
 def task_header(loaded: LoadedTask, source: Source) -> dict[str, Any]:
-    """The task file, its values and the fingerprint of its training data."""
+    """The task file, its values, the fingerprint of its training data and the baselines it names."""
     return {
         "task": {"spec": loaded.spec, "values": to_plain(hyper_parameters(loaded.task))},
         "data": to_plain(data_fingerprint(loaded.task, source)),
+        "baselines": {name: float(value) for name, value in call(loaded.task, "baselines").items()},
     }
 
 
