@@ -76,7 +76,7 @@ def _conclude(job: Job, status: int, show: dict[str, Any]) -> int:
     if show["plot"] and not show["json"]:
         _draw(record)
     print(run_summary(record, as_json=show["json"], why=show["why"]))
-    if status not in (0, 1) and why:
+    if status not in (0, 1) and status < 128 and why:  # of a rank killed by a signal the backend has told
         print(f"error: {why}", file=sys.stderr)
     return status
 

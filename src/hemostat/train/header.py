@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -30,7 +29,7 @@ def session_header(session: Session) -> dict[str, Any]:
         "usd_per_hour": session.usd_per_hour,
     }
     return {
-        "provenance": to_plain(collect_provenance(Path.cwd())),
+        "provenance": to_plain(collect_provenance(session.origin)),
         "hardware": to_plain(hardware),
         "seed": session.settings.seed,
         "settings": to_plain(session.settings),

@@ -49,7 +49,9 @@ def train(loaded: LoadedTask, devices: Devices, settings: TrainSettings) -> Outc
     base = loaded.base
     if train_data.declared_batch is not None and "tuned_batch" not in loaded.given:
         base = msgspec.structs.replace(base, tuned_batch=train_data.declared_batch)
-    with Session(model, optimizer, train_data, base, devices, settings, world) as session:
+    session = Session(model, optimizer, train_data, base, devices, settings, world)
+    session.origin = loaded.path.parent
+    with session:
         trainer = Trainer(session, LossDoor(task), None if val_data is None else Source(val_data, "val_data"))
         session.record.header(lambda: task_header(loaded, train_data))
         return trainer.run()

@@ -7,6 +7,7 @@ import time
 import warnings
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
+from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple
 
@@ -67,6 +68,7 @@ class Session:
         model: what the loop calls; wrapped when there are several ranks.
         recipe: every hyper-parameter as it is used, with its reason.
         last: the latest step, or None.
+        origin: folder whose git commit is recorded; the trainer sets the task file's.
         outcome: how the run ended; complete once the `with` block was left.
         stop_reason: one sentence once the run is to end early, else empty.
         at_window_end: the latest `backward` completed a step.
@@ -136,6 +138,7 @@ class Session:
         self._counts: list[Any] = []
         self._micro: MicroBatch | None = None
         self._schedule_lr = self.recipe.schedule.lr
+        self.origin = Path.cwd()
         self.started_s = time.perf_counter()
         self.outcome = Outcome(monitor=base.monitor)
 
