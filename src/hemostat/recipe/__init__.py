@@ -5,9 +5,9 @@ from __future__ import annotations
 from hemostat.recipe.batch import Devices, split_batch
 from hemostat.recipe.convert import convert
 from hemostat.recipe.critical import BatchRun, fit_critical_batch
+from hemostat.recipe.noise import NoiseScale
 from hemostat.recipe.one_device import Base
 from hemostat.recipe.patience import Stopper, Verdict
-from hemostat.recipe.precision import precision_for
 from hemostat.recipe.recipe import Recipe
 from hemostat.recipe.scaling import scale_lr
 from hemostat.recipe.schedule import Schedule
@@ -16,13 +16,13 @@ __all__ = [
     "Base",
     "BatchRun",
     "Devices",
+    "NoiseScale",
     "Recipe",
     "Schedule",
     "Stopper",
     "Verdict",
     "convert",
     "fit_critical_batch",
-    "precision_for",
     "scale_lr",
     "split_batch",
 ]

@@ -32,11 +32,12 @@ def curve(values: Sequence[float], width: int = 60, height: int = 3) -> list[str
     if not finite:
         return []
     low, high = min(finite), max(finite)
+    span = high / 2 - low / 2  # halves, because the difference of huge values is infinite
     rows = 4 * height
     cells = [[0] * width for _ in range(height)]
     for x, value in enumerate(columns):
         if math.isfinite(value):
-            y = round((high - value) / (high - low) * (rows - 1)) if high > low else rows - 1
+            y = round((high / 2 - value / 2) / span * (rows - 1)) if span > 0 else rows - 1
             cells[y // 4][x // 2] |= _BITS[x % 2][y % 4]
     return ["".join(chr(0x2800 + bits) for bits in line) for line in cells]
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from hemostat.report.braille import curve
 from hemostat.track import RunRecord
-from hemostat.units import format_number, format_seconds, format_usd
+from hemostat.units import format_count, format_number, format_seconds, format_usd
 
 CURVE_LINES = 3
 
@@ -105,6 +105,12 @@ def _result_lines(record: RunRecord) -> list[str]:
         usd = summary.get("usd")
         cost = "cost not known (--set train.usd_per_hour=3.2)" if usd is None else f"cost {format_usd(usd)}"
         lines.append(f"time     {format_seconds(summary['train_s'])}; {summary['waited']}; {cost}")
+    if summary.get("critical_batch") is not None:
+        used = record.header.get("batch", {}).get("global_batch", "?")
+        about = format_count(float(f"{summary['critical_batch']:.2g}"))
+        lines.append(
+            f"noise    beyond about {about} samples a step more devices buy little; this run used {used}"
+        )
     picture = record.path / "loss.png"
     if picture.exists():
         lines.append(f"picture  {picture}")

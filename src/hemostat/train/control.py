@@ -19,11 +19,13 @@ class Vote(NamedTuple):
     Attributes:
         loss_sum: over the window and all ranks.
         num_items: terms of that sum.
+        part_square: squared gradient norms of the ranks, summed.
         stop_reason: one sentence if the run is to end, else empty.
     """
 
     loss_sum: float
     num_items: float
+    part_square: float
     stop_reason: str
 
 
@@ -46,24 +48,25 @@ class ControlVote:
         self.interrupt = Interrupt()
         self.interrupted = False
 
-    def vote(self, loss_sum: float, count: float, samples: int) -> Vote:
+    def vote(self, loss_sum: float, count: float, part_square: float, *, samples: int) -> Vote:
         """Pool one step.
 
         Args:
             loss_sum: this rank's.
             count: this rank's.
+            part_square: this rank's, see `NoiseMeter`.
             samples: position of the run; control.json names positions.
         """
         signalled = float(bool(self.interrupt.name))
         asked = float(self._asked_to_stop(samples))
         if self._world.num_ranks > 1:
-            loss_sum, count, signalled, asked = self._world.sum([loss_sum, count, signalled, asked])
+            mine = [loss_sum, count, part_square, signalled, asked]
+            loss_sum, count, part_square, signalled, asked = self._world.sum(mine)
+        reason = f"control.json asked for it at {samples} samples" if asked else ""
         if signalled:
             self.interrupted = True
-            return Vote(
-                loss_sum, count, f"{self.interrupt.name or 'a signal on another rank'} at {samples} samples"
-            )
-        return Vote(loss_sum, count, f"control.json asked for it at {samples} samples" if asked else "")
+            reason = f"{self.interrupt.name or 'a signal on another rank'} at {samples} samples"
+        return Vote(loss_sum, count, part_square, reason)
 
     def _asked_to_stop(self, samples: int) -> bool:
         if self._run_dir is None or self._wish is None:

@@ -26,6 +26,7 @@ class Outcome(msgspec.Struct, kw_only=True):
         train_s: from the first step to the end, evaluations included.
         wait_share: share of that time in which rank 0 waited for data.
         waited: the same as a verdict.
+        critical_batch: gradient noise scale in samples, where it could be measured.
         usd: money spent in `train_s`; None without a price.
     """
 
@@ -40,6 +41,7 @@ class Outcome(msgspec.Struct, kw_only=True):
     train_s: float = 0.0
     wait_share: float = 0.0
     waited: str = ""
+    critical_batch: float | None = None
     usd: float | None = None
 
 
@@ -62,5 +64,6 @@ def conclude(session: Session, error: BaseException | None) -> None:
     outcome.skipped_steps = session.skipped_steps
     outcome.train_s = train_s
     outcome.wait_share, outcome.waited = waits.share(train_s), waits.verdict(train_s)
+    outcome.critical_batch = session.noise.critical_batch
     if session.usd_per_hour is not None:
         outcome.usd = session.usd_per_hour * train_s / 3600

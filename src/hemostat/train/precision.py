@@ -45,6 +45,11 @@ class Precision:
         else:
             self.scaler.scale(loss).backward()  # type: ignore[no-untyped-call]
 
+    @property
+    def loss_scale(self) -> float:
+        """What the loss is multiplied with before backward; 1 but for fp16."""
+        return 1.0 if self.scaler is None else float(self.scaler.get_scale())
+
     def unscale(self, optimizer: torch.optim.Optimizer) -> None:
         """Turn accumulated gradients into true ones; call once per update."""
         if self.scaler is not None:

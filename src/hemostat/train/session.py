@@ -22,6 +22,7 @@ from hemostat.train.control import ControlVote
 from hemostat.train.evaluate import Measure, evaluate
 from hemostat.train.guards import nonfinite_rows
 from hemostat.train.header import session_header
+from hemostat.train.noise import NoiseMeter
 from hemostat.train.outcome import Outcome, conclude
 from hemostat.train.parallel import dp
 from hemostat.train.precision import Precision
@@ -110,7 +111,8 @@ class Session:
             )
         self.recipe = resolve_recipe(base, devices or Devices(), self._source.num_samples, self.world)
         self.loader = self.new_loader()
-        self.model = dp.wrap(model.to(self.world.device), self.world, find_unused=False)
+        self.noise = NoiseMeter(self.world.num_ranks)
+        self._wrap(model.to(self.world.device), find_unused=False)
         self.precision = Precision(self.settings.precision or self.recipe.precision, self.world.device)
         params = [param for param in model.parameters() if param.requires_grad]
         if not params:
@@ -210,6 +212,7 @@ class Session:
         self.accumulate(loss_sum, count, micro)
         self._micro = None
         self.at_window_end = micro.last
+        self.noise.after_micro_batch(micro, self._updater.params)
         if micro.last:
             self._finish_window(micro)
 
@@ -230,9 +233,13 @@ class Session:
         return loss_sum, count
 
     def _finish_window(self, micro: MicroBatch) -> None:
-        loss_sum, count, stop_reason = self.control.vote(*self.drain(), samples=micro.position)
+        part_square = self.noise.part_square(self.precision.loss_scale)
+        loss_sum, count, part_square, stop_reason = self.control.vote(
+            *self.drain(), part_square, samples=micro.position
+        )
         lr = self._schedule_lr(self.applied_steps) * self.stopper.lr_factor
-        update = self._updater.apply(micro.window_samples / count if count > 0 else 0.0, lr)
+        factor = micro.window_samples / count if count > 0 else 0.0
+        update = self._updater.apply(factor, lr)
         number = self.last.number + 1 if self.last else 1
         loss = loss_sum / count if count else math.nan
         self.last = Step(number, micro.position, loss, lr, update.grad_norm, update.applied)
@@ -240,6 +247,7 @@ class Session:
             self.record.log(number, micro.position, {"loss": loss, "lr": lr, "grad_norm": update.grad_norm})
         if update.applied:
             self.applied_steps += 1
+            self.noise.update(part_square, update.grad_norm, micro.window_samples, factor)
             self._skips_in_a_row = 0
         else:
             self._skipped(micro, count)
@@ -299,7 +307,11 @@ class Session:
     def find_unused(self, found: bool) -> None:
         """Wrap again when some parameters get no gradient in some steps."""
         if found:
-            self.model = dp.wrap(dp.unwrap(self.model), self.world, find_unused=True)
+            self._wrap(dp.unwrap(self.model), find_unused=True)
+
+    def _wrap(self, model: torch.nn.Module, find_unused: bool) -> None:
+        self.model = dp.wrap(model, self.world, find_unused)
+        self.noise.watch(self.model)
 
     def new_loader(self, **changes: int) -> TrainLoader:
         """A loader of the training data from its start, as the recipe says but for `changes`."""

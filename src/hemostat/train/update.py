@@ -41,7 +41,7 @@ class Updater:
         self._precision = precision
         self._clip_norm = clip_norm
         self._ratios = [float(group["lr"]) / base_lr for group in optimizer.param_groups]
-        self._params = [param for group in optimizer.param_groups for param in group["params"]]
+        self.params = [param for group in optimizer.param_groups for param in group["params"]]
 
     def apply(self, factor: float, lr: float) -> Update:
         """Scale, check, clip, step and clear.
@@ -51,7 +51,7 @@ class Updater:
             lr: learning rate of this step.
         """
         self._precision.unscale(self.optimizer)
-        grads = [param.grad for param in self._params if param.grad is not None]
+        grads = [param.grad for param in self.params if param.grad is not None]
         norm = factor * total_norm(grads)
         finite = math.isfinite(norm)
         applied = finite and factor != 0.0

@@ -1,0 +1,85 @@
+"""The gradient noise scale of a run, from norms that the step has at hand: no extra pass over the data."""
+
+from __future__ import annotations
+
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+from hemostat.data import MicroBatch
+from hemostat.recipe import NoiseScale
+from hemostat.train.update import total_norm
+
+
+class NoiseMeter:
+    """Compares the gradient of a part of the window with that of the whole.
+
+    With several ranks the part is a rank's share: a DDP hook takes the norm of each bucket before it is averaged.
+    With one rank and accumulation it is the first micro-batch. With one rank and one micro-batch there is nothing
+    to compare, and nothing is measured.
+
+    Args:
+        num_ranks: of the job.
+    """
+
+    def __init__(self, num_ranks: int) -> None:
+        self._num_ranks = num_ranks
+        self._squares: list[torch.Tensor] = []
+        self._scale = NoiseScale()
+        self._first: tuple[float, int] | None = None
+
+    def watch(self, model: torch.nn.Module) -> None:
+        """Look at the gradients of every bucket of a DDP model before they are averaged."""
+        if isinstance(model, DistributedDataParallel):
+            model.register_comm_hook(None, self._hook)
+
+    def _hook(self, _: object, bucket):  # type: ignore[no-untyped-def]
+        buffer = bucket.buffer()
+        self._squares.append(torch.linalg.vector_norm(buffer.detach(), dtype=torch.float64).square())
+        buffer.div_(self._num_ranks)
+        work = dist.all_reduce(buffer, async_op=True)
+        return work.get_future().then(lambda done: done.value()[0])
+
+    def after_micro_batch(self, micro: MicroBatch, params: list[torch.nn.Parameter]) -> None:
+        """With one rank: remember the first micro-batch of a window of several."""
+        if self._num_ranks == 1 and self._first is None and not micro.last:
+            grads = [param.grad for param in params if param.grad is not None]
+            self._first = (total_norm(grads) ** 2, micro.num_samples)
+
+    def part_square(self, loss_scale: float) -> float:
+        """Squared norm of this rank's gradient since the last call, as it went into the average.
+
+        Args:
+            loss_scale: what fp16 multiplied the loss with; 1 otherwise.
+        """
+        square = sum(float(part) for part in self._squares) if self._first is None else self._first[0]
+        self._squares.clear()
+        return square / loss_scale**2
+
+    def update(self, part_square: float, whole_norm: float, window_samples: int, factor: float) -> None:
+        """Take one applied step.
+
+        Args:
+            part_square: `part_square` summed over the ranks.
+            whole_norm: norm of the gradient of the mean loss.
+            window_samples: samples of the window over all ranks.
+            factor: what the gradients were multiplied by, samples / count.
+        """
+        first, self._first = self._first, None
+        if self._num_ranks > 1:
+            small_square, small_batch = part_square / self._num_ranks, window_samples / self._num_ranks
+        elif first is not None:
+            small_square, small_batch = part_square * (window_samples / first[1]) ** 2, float(first[1])
+        else:
+            return
+        self._scale.update(
+            small_square=small_square * factor**2,
+            big_square=whole_norm**2,
+            small_batch=small_batch,
+            big_batch=float(window_samples),
+        )
+
+    @property
+    def critical_batch(self) -> float | None:
+        """See `NoiseScale.critical_batch`."""
+        return self._scale.critical_batch
