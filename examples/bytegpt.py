@@ -169,6 +169,10 @@ class ByteGPT(hemostat.Task):
         """Not cut into stages: the model fits anywhere."""
         return
 
+    def baselines(self) -> dict[str, float]:
+        """Bits per byte that others reach on the same held-out files."""
+        return held_out_bits(load_corpus())
+
     def fingerprint(self) -> list[bytes]:
         """The training text itself."""
         return [join(load_corpus().train)]

@@ -37,5 +37,5 @@ def test_scaled_curves_agree_and_the_unscaled_one_lags(example, tmp_path, capsys
 
 def test_a_failed_run_says_why(example, tmp_path):
     compare = example("compare_digits")
-    with pytest.raises(RuntimeError, match="nosuch.*is not known"):
+    with pytest.raises(RuntimeError, match=r"nosuch.*is not known"):
         compare.train(compare.PLANS[0], tmp_path, ("nosuch=1",))
