@@ -10,12 +10,12 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 import hemostat
+from baselines import held_out_bits
 from muon import Muon
 from stdlib_corpus import IGNORE, SEPARATOR, ByteWindows, join, load_corpus
 
 NUM_BYTES = 256
-PAIR_ROWS_LOG2 = 13
-NUM_PAIR_ROWS = 2**PAIR_ROWS_LOG2
+NUM_TABLE_BITS = 13  # 8,192 rows
 HASH = 2_654_435_761  # 2**32 over the golden ratio
 NUM_SHOWN = 160  # bytes of text that `show` prints
 
@@ -40,6 +40,30 @@ class Rotary(nn.Module):
         cos, sin = (table[: x.size(-2)].to(x.dtype) for table in (self.cos, self.sin))
         first, second = x.chunk(2, dim=-1)
         return torch.cat((first * cos - second * sin, first * sin + second * cos), dim=-1)
+
+
+class LastBytes(nn.Module):
+    """Embeds the last 2, 3, ... bytes up to each position, and adds the embeddings.
+
+    There are far too many such groups for a row each, so all of them share one table by a multiplicative hash.
+
+    Source: hashed n-gram embeddings as in the Byte Latent Transformer (arXiv 2412.09871, section 3.2.1); the
+    hash is Knuth's (The Art of Computer Programming 3, section 6.4).
+    """
+
+    def __init__(self, dim: int, longest: int) -> None:
+        super().__init__()
+        self.longest = longest
+        self.table = nn.Embedding(2**NUM_TABLE_BITS, dim)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """int64 of shape (batch, positions) -> shape (batch, positions, dim)."""
+        code, rows = inputs, []
+        for back in range(1, self.longest):
+            earlier = functional.pad(inputs, (back, 0))[:, : inputs.size(1)]
+            code = code + earlier * NUM_BYTES**back
+            rows.append((code * HASH % 2**32) >> (32 - NUM_TABLE_BITS))
+        return self.table(torch.stack(rows)).sum(dim=0)
 
 
 class Block(nn.Module):
@@ -71,27 +95,23 @@ class Block(nn.Module):
 class GPT(nn.Module):
     """Bytes in, logits of the next byte out.
 
-    A byte means little alone, so a position starts as the sum of two embeddings: that of its byte and that
-    of the pair it forms with the byte before it. The 65,536 pairs share the rows of the second table by a
-    multiplicative hash; source files use a few thousand of them.
+    A byte means little alone, so a position starts as the sum of its byte's embedding and that of its last
+    few bytes together.
 
     Initialisation: byte embedding normal with std 0.02; matrices that read the stream (`qkv`, `up`) normal
-    with std 1/sqrt(dim); those that write to it (`out`, `down`), the pair embedding and the head zero. So
-    every block starts as the identity, and the first loss is that of guessing: 8 bits per byte.
-
-    Source: hashed n-gram embeddings beside byte embeddings as in the Byte Latent Transformer (arXiv
-    2412.09871, section 3.2.1), with n = 2 only; the hash is Knuth's (The Art of Computer Programming 3, 6.4).
+    with std 1/sqrt(dim); those that write to it (`out`, `down`), the table of `LastBytes` and the head zero.
+    So every block starts as the identity, and the first loss is that of guessing: 8 bits per byte.
     """
 
-    def __init__(self, dim: int, num_layers: int, num_heads: int, window: int) -> None:
+    def __init__(self, dim: int, num_layers: int, num_heads: int, window: int, longest: int) -> None:
         super().__init__()
         self.embedding = nn.Embedding(NUM_BYTES, dim)
-        self.pair_embedding = nn.Embedding(NUM_PAIR_ROWS, dim)
+        self.last_bytes = LastBytes(dim, longest)
         rotary = Rotary(dim // num_heads, window)
         self.blocks = nn.ModuleList(Block(dim, num_heads, rotary) for _ in range(num_layers))
         self.head = nn.Linear(dim, NUM_BYTES, bias=False)
         nn.init.normal_(self.embedding.weight, std=0.02)
-        nn.init.zeros_(self.pair_embedding.weight)
+        nn.init.zeros_(self.last_bytes.table.weight)
         nn.init.zeros_(self.head.weight)
         for block in self.blocks:
             for matrix in (block.qkv.weight, block.up.weight):
@@ -103,9 +123,7 @@ class GPT(nn.Module):
 
     def forward(self, inputs: Tensor) -> Tensor:
         """int64 of shape (batch, positions) -> logits of shape (batch, positions, 256)."""
-        before = functional.pad(inputs, (1, 0))[:, :-1]
-        hashed = ((before * NUM_BYTES + inputs) * HASH % 2**32) >> (32 - PAIR_ROWS_LOG2)
-        x = self.embedding(inputs) + self.pair_embedding(hashed)
+        x = self.embedding(inputs) + self.last_bytes(inputs)
         for block in self.blocks:
             x = block(x)
         return self.head(normed(x))
@@ -114,10 +132,12 @@ class GPT(nn.Module):
 class ByteGPT(hemostat.Task):
     """What the demo trains. A sample is a window of text; the loss is in nats and counts bytes."""
 
+    monitor: str = "val_bits_per_byte"
     dim: int = 128
     num_layers: int = 4
     num_heads: int = 4
     window: int = 256
+    longest: int = 3  # bytes that are embedded together
     lr: float = 0.02
     adamw_lr: float = 0.01  # of the embeddings and the head
     tuned_batch: int = 8
@@ -129,7 +149,7 @@ class ByteGPT(hemostat.Task):
 
     def model(self) -> nn.Module:
         """The network, 1.9 million parameters, 0.79 million of them in matrices that every byte passes."""
-        return GPT(self.dim, self.num_layers, self.num_heads, self.window)
+        return GPT(self.dim, self.num_layers, self.num_heads, self.window, self.longest)
 
     def train_data(self) -> ByteWindows:
         """Windows of the training files."""
