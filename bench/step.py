@@ -48,16 +48,18 @@ Rounds = dict[str, list[Times]]
 
 
 def measure(work: Workload, names: Iterable[str], num_rounds: int) -> Rounds:
-    """Run every loop once per round, after one short round for imports and caches that is thrown away."""
+    """Run every loop once per round; the first round warms imports and caches and is thrown away."""
     loops = {name: importlib.import_module(LOOPS[name]) for name in names}
     rounds: Rounds = {name: [] for name in loops}
     gc.collect()
     gc.freeze()  # what the imports left behind is not collected again and again
-    for index in range(num_rounds):
+    for index in range(num_rounds + 1):
         start = index % len(loops)
         for name in [*list(loops)[start:], *list(loops)[:start]]:
             with tempfile.TemporaryDirectory() as folder:
-                rounds[name].append(loops[name].run(work, Path(folder)))
+                times = loops[name].run(work, Path(folder))
+            if index:
+                rounds[name].append(times)
             gc.collect()
     check_same_work(rounds)
     return rounds
@@ -192,7 +194,7 @@ def main(arguments: list[str] | None = None) -> list[dict[str, Any]]:
     names = list(dict.fromkeys(["bare", *(options.loops or LOOPS)]))
     torch.set_num_threads(1)
     if options.quick:
-        rows = mlp_figures(measure(mlp(60, 20), names, 2)) + gpt_figures(measure(gpt(3, 1), names, 1))
+        rows = mlp_figures(measure(mlp(60, 20), names, 3)) + gpt_figures(measure(gpt(3, 1), names, 1))
     else:
         rows = mlp_figures(measure(mlp(500, 100), names, 25)) + gpt_figures(measure(gpt(16, 2), names, 7))
     set_bars(rows)

@@ -137,15 +137,15 @@ class ByteGPT(hemostat.Task):
     num_layers: int = 4
     num_heads: int = 4
     window: int = 256
-    longest: int = 3  # bytes that are embedded together
+    longest: int = 4  # bytes that are embedded together
     lr: float = 0.02
     adamw_lr: float = 0.01  # of the embeddings and the head
     tuned_batch: int = 8
-    total_samples: int = 10_800
+    total_samples: int = 9_600
     schedule: str = "cosine"
     warmup_steps: int = 40
     clip_norm: float = 1.0
-    eval_every_samples: int = 3_600
+    eval_every_samples: int = 3_200
 
     def model(self) -> nn.Module:
         """The network, 1.9 million parameters, 0.79 million of them in matrices that every byte passes."""
