@@ -129,7 +129,7 @@ def test_a_task_file_gives_the_values(tmp_path, capsys):
         "    lr: float = 0.1\n"
         "    tuned_batch: int = 128\n"
         "    def model(self): ...\n"
-        "    def train_data(self): ...\n"
+        "    def train_data(self): return list(range(5000))\n"
         "    def loss(self, output, target): ...\n"
     )
     args = ["recipe", f"{path}:Digits", "--num-ranks", "8", "--micro-batch", "128", "--set", "lr=0.2"]

@@ -107,6 +107,25 @@ def test_settings_come_from_toml_and_then_from_set(here):
     assert header["seed"] == 5 and header["task"]["values"]["lr"] == 0.01
 
 
+def test_the_file_of_hemostat_recipe_runs_as_it_says(here):
+    recipe = [
+        sys.executable,
+        "-m",
+        "hemostat",
+        "recipe",
+        "line.py:Line",
+        "--num-ranks",
+        "2",
+        "--global-batch",
+        "16",
+    ]
+    done = subprocess.run([*recipe, "--output", "two.toml"], capture_output=True, text=True, timeout=90)
+    assert done.returncode == 0, done.stderr
+    done = hemostat("line.py:Line", "--config", "two.toml", "--no-plot")
+    assert done.returncode == 0, done.stderr
+    assert "2 processes" in done.stdout and "batch 16 (2 x 8)  lr 0.1" in done.stdout
+
+
 def test_plain_torchrun_works_and_makes_one_run(here):
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     command += ["-m", "hemostat", "train", "line.py:Line"]

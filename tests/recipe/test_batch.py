@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hemostat.errors import FieldError
-from hemostat.recipe import Devices, split_batch
+from hemostat.recipe import Devices
+from hemostat.recipe.batch import split_batch
 
 
 def test_batch_128_on_one_device_is_16_on_each_of_8():

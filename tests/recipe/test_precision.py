@@ -2,7 +2,7 @@
 
 import pytest
 
-from hemostat.recipe import precision_for
+from hemostat.recipe.precision import precision_for
 
 
 @pytest.mark.parametrize(

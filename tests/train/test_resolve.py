@@ -17,8 +17,13 @@ def test_the_data_give_the_length():
 
 
 def test_the_world_gives_the_ranks():
-    recipe = resolve_recipe(Base(lr=0.1, tuned_batch=100), Devices(num_ranks=64), 1000, World(num_ranks=4))
+    recipe = resolve_recipe(Base(lr=0.1, tuned_batch=100), Devices(), 1000, World(num_ranks=4))
     assert (recipe.num_ranks, recipe.micro_batch) == (4, 25)
+
+
+def test_a_recipe_for_other_ranks_is_refused():
+    with pytest.raises(FieldError, match="num_ranks=8: this job has 4 processes"):
+        resolve_recipe(Base(lr=0.1, tuned_batch=100), Devices(num_ranks=8), 1000, World(num_ranks=4))
 
 
 def test_a_size_that_the_data_do_not_have_is_refused():

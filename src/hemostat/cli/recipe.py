@@ -12,6 +12,7 @@ from hemostat.config import decode, merge, parse_overrides, read_toml, to_plain
 from hemostat.errors import RecordError, UnknownNameError
 from hemostat.findings import Severity
 from hemostat.recipe import Base, BatchRun, Devices, Recipe, convert
+from hemostat.report import recipe_lines
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
@@ -53,7 +54,7 @@ def recipe(
     if as_json:
         print(json.dumps(to_plain(result), indent=2))
     else:
-        print("\n".join(result.lines(why)))
+        print("\n".join(recipe_lines(result, why)))
     if output is not None:
         _write(output, result)
     if assumed and not runs and not as_json:
@@ -67,13 +68,26 @@ def _settings(task: str, values: dict[str, Any]) -> tuple[Base, Devices]:
     devices = {name: values.pop(name) for name in list(values) if name in _DEVICE_KEYS}
     values.pop("train", None)  # one file serves `recipe` and `train`
     if task:
-        from hemostat.task import load_task  # needs torch
-
-        return load_task(task, values).base, decode(Devices, devices)
+        return _base_of_task(task, values), decode(Devices, devices)
     for name in values:
         if name not in _BASE_KEYS:
             raise UnknownNameError("setting", name, _BASE_KEYS | _DEVICE_KEYS)
     return Base.from_text(values), decode(Devices, devices)
+
+
+def _base_of_task(task: str, values: dict[str, Any]) -> Base:
+    """The task's values, and the size of its data: warm-up and length depend on it."""
+    import msgspec
+
+    from hemostat.data import Source  # these two need torch
+    from hemostat.task import call, load_task
+
+    loaded = load_task(task, values)
+    source = Source(call(loaded.task, "train_data"), "train_data")
+    known: dict[str, Any] = {"num_train_samples": loaded.base.num_train_samples or source.num_samples}
+    if source.declared_batch is not None and "tuned_batch" not in loaded.given:
+        known["tuned_batch"] = source.declared_batch
+    return msgspec.structs.replace(loaded.base, **known)
 
 
 def _write(path: Path, result: Recipe) -> None:

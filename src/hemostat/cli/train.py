@@ -21,7 +21,9 @@ app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 @app.command()
 def train(
     task: Annotated[str, typer.Argument(help="task file and class: digits.py:Digits")],
-    nproc: Annotated[int, typer.Option(help="processes (data-parallel ranks) on this machine")] = 1,
+    nproc: Annotated[
+        int | None, typer.Option(help="processes on this machine; as in the recipe, else 1")
+    ] = None,
     runs: Annotated[Path, typer.Option(help="folder of all runs")] = Path(".hemostat/runs"),
     port: Annotated[int | None, typer.Option(help="port of the rendezvous; a free one if left out")] = None,
     max_restarts: Annotated[int, typer.Option(help="restarts of all ranks after one has failed")] = 0,
@@ -37,11 +39,17 @@ def train(
         from hemostat.train import run_rank
 
         raise typer.Exit(run_rank(task, values))
+    num_ranks = nproc if nproc is not None else int(values.get("num_ranks", 1))
     run_id = new_run_id()
     run_dir = create_run(runs, run_id, {"command": ["hemostat", *sys.argv[1:]], "kind": "train"})
     command = _rank_command(task, config, set_ or [])
     job = Job(
-        command=command, num_ranks=nproc, run_id=run_id, run_dir=run_dir, port=port, max_restarts=max_restarts
+        command=command,
+        num_ranks=num_ranks,
+        run_id=run_id,
+        run_dir=run_dir,
+        port=port,
+        max_restarts=max_restarts,
     )
     status = _launch(job)
     raise typer.Exit(_conclude(job, status, {"json": json, "plot": plot, "why": why}))

@@ -150,12 +150,6 @@ class Recipe(Config, frozen=True, kw_only=True):
         }
         return {name: value for name, value in (kept | cut).items() if value is not None}
 
-    def lines(self, why: bool = False) -> list[str]:
-        """The recipe as text, at most 12 lines without `why`."""
-        from hemostat.recipe.table import recipe_lines
-
-        return recipe_lines(self, why)
-
     def to_toml(self) -> str:
         """TOML text with the reasons as comments; `hemostat recipe --config` and `train --config` read it.
 

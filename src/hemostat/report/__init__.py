@@ -1,6 +1,7 @@
-"""What a person reads after a run: the summary and its pictures."""
+"""What a person reads: the recipe as a table, the summary of a run and its pictures."""
 
 from hemostat.report.picture import draw_loss
+from hemostat.report.recipe_table import recipe_lines
 from hemostat.report.summary import run_summary
 
-__all__ = ["draw_loss", "run_summary"]
+__all__ = ["draw_loss", "recipe_lines", "run_summary"]

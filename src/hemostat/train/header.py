@@ -8,32 +8,30 @@ import msgspec
 import torch
 
 from hemostat.config import to_plain
+from hemostat.recipe import Recipe
 from hemostat.task import call, hyper_parameters
-from hemostat.track import collect_provenance, fingerprint
+from hemostat.track import fingerprint
+from hemostat.train.process import World
 
 if TYPE_CHECKING:
     from hemostat.data import Source
     from hemostat.task import LoadedTask, Task
-    from hemostat.train.session import Session
 
 
-def session_header(session: Session) -> dict[str, Any]:
-    """Provenance, hardware, seed and the resolved recipe with its reasons."""
-    world, recipe = session.world, session.recipe
-    hardware = {
+def hardware(world: World) -> dict[str, Any]:
+    """What the run computes on."""
+    return {
         "device": str(world.device),
         "name": torch.cuda.get_device_name(world.device) if world.device.type == "cuda" else "cpu",
         "num_ranks": world.num_ranks,
         "threads_per_rank": torch.get_num_threads(),
         "torch": str(torch.__version__),
-        "usd_per_hour": session.usd_per_hour,
     }
+
+
+def recipe_header(recipe: Recipe) -> dict[str, Any]:
+    """Every value with its reason, the findings, and how the batch is cut."""
     return {
-        "provenance": to_plain(collect_provenance(session.origin)),
-        "hardware": to_plain(hardware),
-        "seed": session.settings.seed,
-        "settings": to_plain(session.settings),
-        "precision": session.precision.name,
         "recipe": [to_plain(value) for value in recipe.values],
         "findings": [to_plain(finding) for finding in recipe.findings],
         "batch": {

@@ -2,13 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from typing import TYPE_CHECKING
-
 import msgspec
-
-if TYPE_CHECKING:
-    from hemostat.train.session import Session
 
 
 class Outcome(msgspec.Struct, kw_only=True):
@@ -43,27 +37,3 @@ class Outcome(msgspec.Struct, kw_only=True):
     waited: str = ""
     critical_batch: float | None = None
     usd: float | None = None
-
-
-def conclude(session: Session, error: BaseException | None) -> None:
-    """Fill in what is known at the end of a session.
-
-    Args:
-        session: whose `outcome` is completed.
-        error: what ended it, if anything did.
-    """
-    outcome, last, waits = session.outcome, session.last, session.loader.waits
-    train_s = time.perf_counter() - session.started_s if last else 0.0
-    ended_early = last is None or last.samples < session.recipe.total_samples
-    outcome.reason = session.stop_reason or (
-        "the run reached its end" if not ended_early else "the loop was left"
-    )
-    if error is not None:
-        outcome.reason = str(error) or type(error).__name__
-    outcome.steps, outcome.samples = (last.number, last.samples) if last else (0, 0)
-    outcome.skipped_steps = session.skipped_steps
-    outcome.train_s = train_s
-    outcome.wait_share, outcome.waited = waits.share(train_s), waits.verdict(train_s)
-    outcome.critical_batch = session.noise.critical_batch
-    if session.usd_per_hour is not None:
-        outcome.usd = session.usd_per_hour * train_s / 3600

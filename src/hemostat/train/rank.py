@@ -18,7 +18,7 @@ from hemostat.track import write_exit
 from hemostat.train.loop import train
 from hemostat.train.settings import TrainSettings
 
-_BATCH_KEYS = ("global_batch", "micro_batch", "accumulation")
+_BATCH_KEYS = ("num_ranks", "global_batch", "micro_batch", "accumulation")
 
 
 def split_values(values: Mapping[str, Any]) -> tuple[dict[str, Any], Devices, TrainSettings]:

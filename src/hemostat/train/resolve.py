@@ -27,6 +27,13 @@ def resolve_recipe(base: Base, devices: Devices, num_samples: int, world: World)
         raise FieldError(
             "num_train_samples", base.num_train_samples, f"train_data has {num_samples}", "Leave it out."
         )
+    if devices.num_ranks not in (1, world.num_ranks):
+        raise FieldError(
+            "num_ranks",
+            devices.num_ranks,
+            f"this job has {world.num_ranks} process{'es' * (world.num_ranks > 1)}",
+            f"Run it with --nproc {devices.num_ranks}, or make a recipe for {world.num_ranks}.",
+        )
     base = msgspec.structs.replace(base, num_train_samples=num_samples)
     device = devices.device or (
         "cpu" if world.device.type == "cpu" else torch.cuda.get_device_name(world.device)

@@ -14,16 +14,18 @@ from typing import Any, NamedTuple
 import msgspec
 import torch
 
+from hemostat.config import to_plain
 from hemostat.data import EvalLoader, Feed, MicroBatch, Source, TrainLoader
 from hemostat.errors import GuardStop, HemostatWarning, RecordError, TaskError
 from hemostat.recipe import Base, Devices, Verdict
 from hemostat.task import to_device
+from hemostat.track import collect_provenance
 from hemostat.train.control import ControlVote
 from hemostat.train.evaluate import Measure, evaluate
 from hemostat.train.guards import nonfinite_rows
-from hemostat.train.header import session_header
+from hemostat.train.header import hardware, recipe_header
 from hemostat.train.noise import NoiseMeter
-from hemostat.train.outcome import Outcome, conclude
+from hemostat.train.outcome import Outcome
 from hemostat.train.parallel import dp
 from hemostat.train.precision import Precision
 from hemostat.train.process import World, seed_everything
@@ -146,7 +148,7 @@ class Session:
 
     def __enter__(self) -> Session:
         """The header is written and signals are noted from here on."""
-        self.record.header(lambda: session_header(self))
+        self.record.header(self._header)
         self.control.interrupt.install()
         return self
 
@@ -155,7 +157,7 @@ class Session:
     ) -> None:
         """Write how the run ended and leave the process group."""
         self.control.interrupt.remove()
-        conclude(self, error)
+        self._conclude(error)
         try:
             self.record.header(lambda: {"summary": msgspec.to_builtins(self.outcome)})
             self.record.close(error)
@@ -303,6 +305,31 @@ class Session:
         """Record figures at the latest step; every rank writes its own."""
         step, samples = (self.last.number, self.last.samples) if self.last else (0, 0)
         self.record.log(step, samples, values)
+
+    def _header(self) -> dict[str, Any]:
+        return {
+            "provenance": to_plain(collect_provenance(self.origin)),
+            "hardware": hardware(self.world) | {"usd_per_hour": self.usd_per_hour},
+            "seed": self.settings.seed,
+            "settings": to_plain(self.settings),
+            "precision": self.precision.name,
+            **recipe_header(self.recipe),
+        }
+
+    def _conclude(self, error: BaseException | None) -> None:
+        outcome, last, waits = self.outcome, self.last, self.loader.waits
+        outcome.steps, outcome.samples = (last.number, last.samples) if last else (0, 0)
+        ended = outcome.samples >= self.recipe.total_samples
+        outcome.reason = self.stop_reason or ("the run reached its end" if ended else "the loop was left")
+        if error is not None:
+            outcome.reason = str(error) or type(error).__name__
+        outcome.skipped_steps = self.skipped_steps
+        outcome.train_s = time.perf_counter() - self.started_s if last else 0.0
+        outcome.wait_share = waits.share(outcome.train_s)
+        outcome.waited = waits.verdict(outcome.train_s)
+        outcome.critical_batch = self.noise.critical_batch
+        if self.usd_per_hour is not None:
+            outcome.usd = self.usd_per_hour * outcome.train_s / 3600
 
     def find_unused(self, found: bool) -> None:
         """Wrap again when some parameters get no gradient in some steps."""

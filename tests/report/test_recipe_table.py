@@ -3,6 +3,7 @@
 import pytest
 
 from hemostat.recipe import Base, BatchRun, Devices, convert
+from hemostat.report import recipe_lines
 
 FULL = Base(
     optimizer="sgd",
@@ -37,15 +38,14 @@ FULL = Base(
 )
 @pytest.mark.parametrize("base", [FULL, Base(), Base(optimizer="sgd", lr=0.1, tuned_batch=128)])
 def test_at_most_twelve_lines(base, devices):
-    lines = convert(base, devices).lines()
+    lines = recipe_lines(convert(base, devices))
     assert 4 <= len(lines) <= 12
     assert any("learning rate" in line for line in lines)
 
 
 def test_the_option_to_hold_comes_first():
-    lines = convert(
-        Base(optimizer="sgd", lr=0.1, tuned_batch=128), Devices(num_ranks=8, micro_batch=128)
-    ).lines()
+    recipe = convert(Base(optimizer="sgd", lr=0.1, tuned_batch=128), Devices(num_ranks=8, micro_batch=128))
+    lines = recipe_lines(recipe)
     assert lines[1] == "A hold  batch 128 = 16 x 1 x 8 ranks: lr stays 0.1, nothing moves (high confidence)"
     assert lines[2] == "B scale batch 1024 = 128 x 1 x 8 ranks: lr 0.8 (medium confidence)  <- this recipe"
     assert "learning rate     0.1 -> 0.8" in lines
@@ -53,13 +53,13 @@ def test_the_option_to_hold_comes_first():
 
 
 def test_low_confidence_prints_a_sweep_instead_of_one_number():
-    lines = convert(Base(lr=0.001, tuned_batch=32), Devices(global_batch=512)).lines()
+    lines = recipe_lines(convert(Base(lr=0.001, tuned_batch=32), Devices(global_batch=512)))
     assert any("sweep 0.001 0.002 0.004 0.008 0.016" in line for line in lines)
     assert lines[-1].startswith("Run the sweep.")
 
 
 def test_why_shows_reason_source_and_confidence():
-    text = "\n".join(convert(FULL, Devices(num_ranks=8, micro_batch=100)).lines(why=True))
+    text = "\n".join(recipe_lines(convert(FULL, Devices(num_ranks=8, micro_batch=100)), why=True))
     assert "Source: Goyal et al. 2017" in " ".join(text.split())
     for word in (
         "Confidence: medium.",
@@ -76,7 +76,7 @@ def test_why_shows_reason_source_and_confidence():
 def test_runs_print_the_critical_batch_its_error_and_the_bill():
     runs = BatchRun.parse("128:1.2M 256:1.3M 512:1.6M")
     base = Base(optimizer="sgd", lr=0.1, tuned_batch=128, accept_bill=True)
-    text = "\n".join(convert(base, Devices(num_ranks=8, micro_batch=128), runs).lines())
+    text = "\n".join(recipe_lines(convert(base, Devices(num_ranks=8, micro_batch=128), runs)))
     assert "critical batch 1004" in text
     assert "rms error 1.2 %" in text
     assert "batch 1024 pays 1.79x the samples of 128" in text

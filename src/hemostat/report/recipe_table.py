@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import textwrap
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hemostat.config import Resolved
 from hemostat.findings import Severity
-from hemostat.recipe.critical import samples_stretch
+from hemostat.recipe import Option, Recipe
 from hemostat.units import format_number
-
-if TYPE_CHECKING:
-    from hemostat.recipe.recipe import Option, Recipe
 
 MAX_LINES = 12
 # field -> label, most important first
@@ -119,8 +116,8 @@ def _note_lines(recipe: Recipe) -> list[str]:
 def _fit_line(recipe: Recipe, row: Resolved) -> str:
     line = f"critical batch {_text(row.value)}: {row.why}"
     if recipe.critical_batch is not None:
-        bill = samples_stretch(recipe.base.tuned_batch, recipe.global_batch, recipe.critical_batch)
-        line += f"; batch {recipe.global_batch} pays {bill:.2f}x the samples of {recipe.base.tuned_batch}"
+        bill = f"{recipe.samples_stretch:.2f}x the samples of {recipe.base.tuned_batch}"
+        line += f"; batch {recipe.global_batch} pays {bill}"
     return line
 
 
