@@ -103,6 +103,15 @@ def test_a_dataloader_is_taken_as_it_is_with_its_batch(spec, tmp_path):
         train(load_task(spec, {"tuned_batch": 20}), Devices(), TrainSettings())
 
 
+def test_the_tasks_own_optimizer_decides_the_rule(spec, tmp_path):
+    path = tmp_path / "line.py"
+    own = "\n    def optimizer(self, params):\n        return torch.optim.SGD(params, lr=self.lr)\n"
+    path.write_text(path.read_text().replace('    optimizer: str = "sgd"\n', "") + own)
+    train(load_task(spec, {}), Devices(global_batch=16), TrainSettings())
+    rows = {row["field"]: row for row in load_run(tmp_path / ".hemostat" / "runs").header["recipe"]}
+    assert rows["lr"]["value"] == 0.2  # linear, where AdamW's square root would say 0.141
+
+
 def test_a_mean_in_place_of_a_sum_is_refused_before_the_first_step(spec, tmp_path):
     path = tmp_path / "line.py"
     path.write_text(path.read_text().replace("** 2).sum(), len(target)\n", "** 2).mean(), len(target)\n"))

@@ -18,6 +18,7 @@ from hemostat.train.outcome import Outcome
 from hemostat.train.parallel import dp
 from hemostat.train.process import World, seed_everything
 from hemostat.train.progress import Progress
+from hemostat.train.resolve import recipe_optimizer
 from hemostat.train.self_check import self_check
 from hemostat.train.session import Session
 from hemostat.train.settings import TrainSettings
@@ -47,6 +48,8 @@ def train(loaded: LoadedTask, devices: Devices, settings: TrainSettings) -> Outc
     model = build_model(task)
     optimizer = own_optimizer(task, [param for param in model.parameters() if param.requires_grad])
     base = loaded.base
+    if optimizer is not None and "optimizer" not in loaded.given:
+        base = msgspec.structs.replace(base, optimizer=recipe_optimizer(optimizer) or base.optimizer)
     if train_data.declared_batch is not None and "tuned_batch" not in loaded.given:
         base = msgspec.structs.replace(base, tuned_batch=train_data.declared_batch)
     session = Session(model, optimizer, train_data, base, devices, settings, world)
