@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from hemostat.errors import TaskError
-from hemostat.task import num_samples, take, to_device
-from hemostat.task.batch import map_leaves, tensors
+from hemostat.task import num_samples, to_device
+from hemostat.task.batch import map_leaves, take, tensors
 
 
 class Pair(NamedTuple):

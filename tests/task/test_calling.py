@@ -1,11 +1,10 @@
 """Asking a task for what it builds."""
 
 import pytest
-import torch
 from torch import nn
 
 from hemostat.errors import TaskError
-from hemostat.task import Task, build_model, call, own_optimizer
+from hemostat.task import Task, build_model, call
 
 
 def task_with(**methods):
@@ -57,18 +56,3 @@ def test_setting_a_field_says_what_to_do():
 def test_what_is_no_model(answer, message):
     with pytest.raises(TaskError, match=message):
         build_model(task_with(model=lambda self: answer))
-
-
-def test_an_optimizer_of_ones_own():
-    params = [nn.Parameter(torch.zeros(1))]
-    assert own_optimizer(task_with(), params) is None
-    built = own_optimizer(task_with(optimizer=lambda self, params: torch.optim.SGD(params, lr=1.0)), params)
-    assert isinstance(built, torch.optim.SGD)
-    assert (
-        own_optimizer(
-            type("Named", (Task,), {"__annotations__": {"optimizer": str}, "optimizer": "sgd"})(), params
-        )
-        is None
-    )
-    with pytest.raises(TaskError, match="optimizer returned a list"):
-        own_optimizer(task_with(optimizer=lambda self, params: []), params)

@@ -80,13 +80,16 @@ def _base_of_task(task: str, values: dict[str, Any]) -> Base:
     import msgspec
 
     from hemostat.data import Source  # these two need torch
-    from hemostat.task import call, load_task
+    from hemostat.task import build_model, call, load_task, own_optimizer, recipe_optimizer
 
     loaded = load_task(task, values)
     source = Source(call(loaded.task, "train_data"), "train_data")
     known: dict[str, Any] = {"num_train_samples": loaded.base.num_train_samples or source.num_samples}
     if source.declared_batch is not None and "tuned_batch" not in loaded.given:
         known["tuned_batch"] = source.declared_batch
+    if "optimizer" not in loaded.given:
+        optimizer = own_optimizer(loaded.task, list(build_model(loaded.task).parameters()))
+        known["optimizer"] = (optimizer and recipe_optimizer(optimizer)) or loaded.base.optimizer
     return msgspec.structs.replace(loaded.base, **known)
 
 

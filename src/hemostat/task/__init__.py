@@ -1,9 +1,10 @@
 """What a user writes: the task, its loading, and the one door to its loss."""
 
-from hemostat.task.batch import num_samples, take, to_device
-from hemostat.task.calling import build_model, call, own_optimizer
+from hemostat.task.batch import num_samples, to_device
+from hemostat.task.calling import build_model, call
 from hemostat.task.loading import LoadedTask, load_task
 from hemostat.task.losses import Loss, LossDoor
+from hemostat.task.optimizer import own_optimizer, recipe_optimizer
 from hemostat.task.task import Task, hyper_parameters
 
 __all__ = [
@@ -17,6 +18,6 @@ __all__ = [
     "load_task",
     "num_samples",
     "own_optimizer",
-    "take",
+    "recipe_optimizer",
     "to_device",
 ]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-import torch
 from torch import nn
 
 from hemostat.blame import said, user_line
@@ -39,23 +38,6 @@ def call(task: Task, hook: str, *args: Any) -> Any:
             fix = " The fields of a task do not change: use functools.cached_property for what is built once."
         at = f" at {where}" if where else ""
         raise TaskError(f"{type(task).__name__}.{hook} raised {said(error)}{at}.{fix}") from error
-
-
-def own_optimizer(task: Task, params: list[nn.Parameter]) -> torch.optim.Optimizer | None:
-    """The optimizer that a task builds itself, or None where it only names one or says nothing.
-
-    Raises:
-        TaskError: the method raised, or returned something else.
-    """
-    named: Any = task.optimizer  # a field of that name takes the place of the method
-    if isinstance(named, str) or named is None:
-        return None
-    built = call(task, "optimizer", params)
-    if built is not None and not isinstance(built, torch.optim.Optimizer):
-        raise TaskError(
-            f"{type(task).__name__}.optimizer returned a {type(built).__name__}: return a torch.optim.Optimizer."
-        )
-    return built
 
 
 def build_model(task: Task) -> nn.Module:

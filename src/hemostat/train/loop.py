@@ -11,14 +11,13 @@ import torch
 from hemostat.data import Source
 from hemostat.errors import Interrupted, UnknownNameError
 from hemostat.recipe import Devices
-from hemostat.task import LoadedTask, LossDoor, build_model, call, own_optimizer, to_device
+from hemostat.task import LoadedTask, LossDoor, build_model, call, own_optimizer, recipe_optimizer, to_device
 from hemostat.train.checkpoint import save_weights
 from hemostat.train.header import task_header
 from hemostat.train.outcome import Outcome
 from hemostat.train.parallel import dp
 from hemostat.train.process import World, seed_everything
 from hemostat.train.progress import Progress
-from hemostat.train.resolve import recipe_optimizer
 from hemostat.train.self_check import self_check
 from hemostat.train.session import Session
 from hemostat.train.settings import TrainSettings

@@ -5,25 +5,10 @@ from __future__ import annotations
 import msgspec
 import torch
 
-from hemostat.errors import FieldError, UnknownNameError
+from hemostat.errors import FieldError
 from hemostat.recipe import Base, Devices, Recipe, Stopper, convert
 from hemostat.train.process import World
 from hemostat.train.settings import TrainSettings
-
-
-def recipe_optimizer(optimizer: torch.optim.Optimizer) -> str | None:
-    """The name under which the recipe knows a task's own optimizer; None where it has no rule for it.
-
-    Examples:
-        >>> recipe_optimizer(torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=0.1))
-        'sgd'
-    """
-    for kind in type(optimizer).__mro__:
-        try:
-            return Base(optimizer=kind.__name__).optimizer.lower()
-        except UnknownNameError:
-            continue  # a subclass under a name of its own: its parent decides
-    return None
 
 
 def resolve_recipe(base: Base, devices: Devices, num_samples: int, world: World) -> Recipe:
