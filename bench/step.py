@@ -123,9 +123,9 @@ def mlp_figures(rounds: Rounds) -> list[dict[str, Any]]:
 
 def gpt_figures(rounds: Rounds) -> list[dict[str, Any]]:
     """Bare time per step, and the ratio of every other loop to it."""
-    bare_us = [times.cpu_s * 1e6 for times in rounds["bare"]]
-    note = f"CPU time of the bare loop per step, {spread(bare_us, 0)} over {len(bare_us)} rounds"
-    rows = [figure("bare_gpt_us", statistics.median(bare_us), "us", note)]
+    bare_ms = [times.cpu_s * 1e3 for times in rounds["bare"]]
+    note = f"CPU time of the bare loop per step, {spread(bare_ms)} over {len(bare_ms)} rounds"
+    rows = [figure("bare_gpt_ms", statistics.median(bare_ms), "ms", note)]
     for name in rounds:
         if name == "bare":
             continue
