@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from pathlib import Path
 
 import pytest
@@ -20,4 +21,12 @@ def example():
     """Import an example by name."""
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(EXAMPLES)
-        yield importlib.import_module
+        yield _import
+
+
+def _import(name: str):
+    """A task file of the same name that another test has loaded gives way."""
+    known = sys.modules.get(name)
+    if known is not None and Path(known.__file__).parent != EXAMPLES:
+        del sys.modules[name]
+    return importlib.import_module(name)
