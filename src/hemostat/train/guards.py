@@ -1,4 +1,4 @@
-"""What is looked at when a step was not finite: the rows that hold NaN or infinity."""
+"""What is looked at when a step was not finite: the samples that hold NaN or infinity."""
 
 from __future__ import annotations
 
@@ -6,6 +6,33 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
+
+from hemostat.data import Feed, Order, Source, TrainLoader
+
+
+def nonfinite_samples(source: Source, feed: Feed, start_samples: int) -> list[int]:
+    """Samples of one rank's share of a window that hold NaN or infinity, by their index in the data set.
+
+    The window is fetched again, so nothing has to be kept while all is well.
+
+    Args:
+        source: the training data.
+        feed: sizes, seed and rank.
+        start_samples: where the window starts, in samples over all ranks and epochs.
+    """
+    epoch, start = divmod(start_samples, source.num_samples)
+    rows: list[int] = []
+    seen = 0
+    for micro in TrainLoader(source, feed, start_samples=start_samples):
+        rows += [seen + row for row in nonfinite_rows(micro.data) if row < micro.num_samples]
+        seen += micro.num_samples
+        if micro.last:
+            start += micro.window_samples * feed.rank // feed.num_ranks
+            break
+    if not rows:
+        return []
+    indices = Order(source.num_samples, feed.seed).indices(epoch, start, start + seen)
+    return [int(indices[row]) for row in rows]
 
 
 def nonfinite_rows(batch: Any) -> list[int]:

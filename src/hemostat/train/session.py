@@ -22,7 +22,7 @@ from hemostat.task import to_device
 from hemostat.track import collect_provenance
 from hemostat.train.control import ControlVote
 from hemostat.train.evaluate import Measure, evaluate
-from hemostat.train.guards import nonfinite_rows
+from hemostat.train.guards import nonfinite_samples
 from hemostat.train.header import hardware, recipe_header
 from hemostat.train.noise import NoiseMeter
 from hemostat.train.outcome import Outcome
@@ -129,9 +129,8 @@ class Session:
         self.usd_per_hour = find_price(self.settings)
         self.record = Record(self.world, self.settings.record)
         self.control = ControlVote(self.world, self.record.path)
-        seed_everything(
-            self.settings.seed + 1 + self.world.rank
-        )  # ranks draw dropout apart; the order does not
+        # ranks draw dropout apart; the order of the data does not depend on this
+        seed_everything(self.settings.seed + 1 + self.world.rank)
         self.last: Step | None = None
         self.applied_steps = 0
         self.skipped_steps = 0
@@ -260,13 +259,10 @@ class Session:
         self.skipped_steps += 1
         if count <= 0:
             return  # nothing was asked to be learnt in this window; not a fault
-        rows = nonfinite_rows(micro.data)
-        if self.world.sum([float(bool(rows))])[0] > 0:
-            where = f"rank {self.world.rank}, row {rows[0]} of its micro-batch" if rows else "another rank"
-            raise TaskError(
-                f"train_data holds NaN or infinity: window of samples up to {micro.position}, {where}. "
-                "Clean the data; a run on it cannot end well."
-            )
+        bad = nonfinite_samples(self._source, self.loader.feed, micro.position - micro.window_samples)
+        if self.world.sum([float(bool(bad))])[0] > 0:
+            what = f"sample {bad[0]} of train_data holds" if bad else "train_data on another rank holds"
+            raise TaskError(f"{what} NaN or infinity. Clean the data; a run on it cannot end well.")
         self._skips_in_a_row += 1
         if self._skips_in_a_row > self.settings.max_skips:
             raise GuardStop(
