@@ -11,7 +11,7 @@ import time
 import pytest
 
 from hemostat.cli.main import run
-from hemostat.track import Recorder, create_run, update_run, write_exit
+from hemostat.track import Recorder, RunRecord, create_run, update_run, write_exit
 
 
 @pytest.fixture
@@ -160,6 +160,35 @@ def test_an_unreadable_run_is_listed_and_the_others_too(root, capsys):
     status, _, err = call(capsys, "show", "bbbbb")
     assert (status, err.count("\n")) == (3, 1)
     assert "is not valid JSON" in err
+
+
+def test_samples_of_the_last_evaluations(root, capsys):
+    path = make(root, "20261130-1200-aaaaa")
+    assert "show(self, output, batch)" in call(capsys, "show", "--samples")[1]
+    for step in (10, 20, 30):
+        RunRecord(path, {}).add_sample(step, "0", f"to be {step}\nor not")
+    RunRecord(path, {}).add_sample(30, "picture", b"x")
+    status, out, _ = call(capsys, "show", "--samples")
+    assert status == 0
+    assert out.splitlines() == [
+        "step 20  0",
+        "  to be 20",
+        "  or not",
+        "step 30  picture  .hemostat/runs/20261130-1200-aaaaa/samples/step-00000030.picture.png",
+        "step 30  0",
+        "  to be 30",
+        "  or not",
+        "and 1 earlier evaluation; all: --num 0",
+    ]
+    assert "to be 10" in call(capsys, "show", "--samples", "--num", "0")[1]
+    assert [sample["step"] for sample in json.loads(call(capsys, "show", "--samples", "--json")[1])] == [
+        10,
+        20,
+        30,
+        30,
+    ]
+    status, _, err = call(capsys, "--samples")
+    assert (status, "hemostat runs show last --samples" in err) == (2, True)
 
 
 def test_reindex(root, capsys):

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from hemostat.config import to_plain
 from hemostat.errors import UnknownNameError, UsageError
 from hemostat.track import RunRecord, list_runs, load_run
 from hemostat.units import format_count, format_number, format_seconds, format_usd
@@ -16,6 +17,7 @@ from hemostat.units import format_count, format_number, format_seconds, format_u
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 _ACTIONS = ("list", "show")
 _SHOWN = 10
+_EVALUATIONS = 2
 
 
 @app.command()
@@ -23,8 +25,14 @@ def runs(
     action: Annotated[str, typer.Argument(help="list, or show")] = "list",
     run: Annotated[str | None, typer.Argument(help="for show: run id, a unique part of it, or last")] = None,
     root: Annotated[Path, typer.Option("--runs", help="folder of all runs")] = Path(".hemostat/runs"),
-    num: Annotated[int, typer.Option(min=0, help="how many to list; 0 = all")] = _SHOWN,
+    num: Annotated[
+        int | None,
+        typer.Option(min=0, help="how many to list (10), or evaluations with --samples (2); 0 = all"),
+    ] = None,
     reindex: Annotated[bool, typer.Option("--reindex", help="read every run directory again")] = False,
+    samples: Annotated[
+        bool, typer.Option("--samples", help="for show: what the task's show() returned")
+    ] = False,
     json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
     why: Annotated[bool, typer.Option("--why", help="for show: how each value came about")] = False,
 ) -> None:
@@ -34,9 +42,14 @@ def runs(
     if action == "list":
         if run is not None:
             raise UsageError(f"run={run!r}: list takes no run. Write `hemostat runs show {run}`.")
-        print(_listing(root, list_runs(root, rebuild=reindex), num, json))
+        if samples:
+            raise UsageError("--samples belongs to one run. Write `hemostat runs show last --samples`.")
+        print(_listing(root, list_runs(root, rebuild=reindex), _SHOWN if num is None else num, json))
         return
     record = load_run(root, run or "last")
+    if samples:
+        print(_samples(record, _EVALUATIONS if num is None else num, json))
+        return
     print(_as_json(record) if json else "\n".join(_page(record, why)))
 
 
@@ -97,6 +110,26 @@ def _cells(record: RunRecord) -> tuple[str, ...]:
         format_usd(row["usd"]) if isinstance(row["usd"], int | float) else "",
         _commit(row),
     )
+
+
+def _samples(record: RunRecord, num: int, as_json: bool) -> str:
+    found = record.samples()
+    if as_json:
+        return json_text.dumps([to_plain(sample) for sample in found], indent=1)
+    if not found:
+        return f"no samples in {record.id}: they are recorded when the task has show(self, output, batch)"
+    steps = sorted({sample.step for sample in found})
+    shown = steps[-num:] if num else steps
+    lines = []
+    for sample in found:
+        if sample.step in shown:
+            head = f"step {sample.step}  {sample.name}"
+            text = [f"  {line}" for line in (sample.text or "").splitlines()]
+            lines += [f"{head}  {sample.path}"] if sample.text is None else [head, *text]
+    if len(shown) < len(steps):
+        left = len(steps) - len(shown)
+        lines.append(f"and {left} earlier evaluation{'s' * (left != 1)}; all: --num 0")
+    return "\n".join(lines)
 
 
 def _as_json(record: RunRecord) -> str:

@@ -13,6 +13,7 @@ from hemostat.track.control import write_control
 from hemostat.track.exits import read_exit
 from hemostat.track.files import read_json
 from hemostat.track.metrics import last_position, metric_files, metric_names, read_metric
+from hemostat.track.samples import Sample, read_samples, write_sample
 
 # a run that has written nothing for this long is not called running any more
 _SILENT_S = 120.0
@@ -102,3 +103,11 @@ class RunRecord:
     def ask(self, action: str, at_samples: int | None = None, why: str = "") -> None:
         """Ask the run to go on, pause or stop (control.json); see `hemostat.track.control`."""
         write_control(self.path, action, at_samples, why)
+
+    def samples(self) -> list[Sample]:
+        """What the task's `show()` returned at each evaluation, in order of steps."""
+        return read_samples(self.path)
+
+    def add_sample(self, step: int, name: str, content: str | bytes) -> None:
+        """Keep text, or the bytes of a PNG, that shows how the model does at a step."""
+        write_sample(self.path, step, name, content)

@@ -18,6 +18,7 @@ from hemostat.train.outcome import Outcome
 from hemostat.train.parallel import dp
 from hemostat.train.process import World, seed_everything
 from hemostat.train.progress import Progress
+from hemostat.train.samples import Samples
 from hemostat.train.self_check import self_check
 from hemostat.train.session import Session
 from hemostat.train.settings import TrainSettings
@@ -67,6 +68,7 @@ class Trainer:
         self.door = door
         self.val_data = val_data
         self._evaluated_step = 0
+        self._samples = Samples(door.task, session.record.path if session.world.rank == 0 else None)
 
     def run(self) -> Outcome:
         """Train to the end, or to the reason to stop before it.
@@ -121,6 +123,7 @@ class Trainer:
         if self.val_data is None or last is None:
             return
         self._evaluated_step = last.number
+        self._samples.begin(last.number)
         values = session.evaluate(self.val_data, self._measure)
         values |= {f"val_{name}": value for name, value in self.door.finish_metrics().items()}
         monitor = session.outcome.monitor
@@ -133,6 +136,9 @@ class Trainer:
             self._save("best")
         shown = "  ".join(f"{name} {value:.4f}" for name, value in values.items())
         progress.say(f"step {last.number}: {shown}{'  ' + verdict.why if verdict.why else ''}")
+        if self._samples.trouble:
+            progress.say(f"note: {self._samples.trouble}")
+            self._samples.trouble = ""
 
     def _compute(self, model: torch.nn.Module, batch: Any) -> tuple[torch.Tensor, Any]:
         loss = self.door.compute(model, batch)
@@ -140,6 +146,7 @@ class Trainer:
 
     def _measure(self, model: torch.nn.Module, batch: Any) -> Mapping[str, tuple[Any, Any]]:
         loss = self.door.compute(model, batch)
+        self._samples.offer(loss.output, batch)
         metrics = self.door.metrics(loss.output, loss.target)
         return {"val_loss": (loss.sum, loss.count)} | {f"val_{name}": pair for name, pair in metrics.items()}
 
