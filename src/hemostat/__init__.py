@@ -6,12 +6,19 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from hemostat.recipe import Base as Base
     from hemostat.task import Task as Task
     from hemostat.train import Session as Session
+    from hemostat.train import prepare as prepare
 
 __version__ = "0.1.0"
-_HOMES = {"Task": "hemostat.task", "Session": "hemostat.train"}
-__all__ = ["Session", "Task", "__version__"]
+_HOMES = {
+    "Base": "hemostat.recipe",
+    "Session": "hemostat.train",
+    "Task": "hemostat.task",
+    "prepare": "hemostat.train",
+}
+__all__ = ["Base", "Session", "Task", "__version__", "prepare"]
 
 
 def __getattr__(name: str) -> Any:

@@ -1,9 +1,21 @@
 """The engine: one session, driven by the trainer over a task or by a plain loop."""
 
+from hemostat.train.check_loss import check_loss
 from hemostat.train.loop import train
 from hemostat.train.outcome import Outcome
+from hemostat.train.prepared import prepare
 from hemostat.train.rank import run_rank, split_values
 from hemostat.train.session import Session, Step
 from hemostat.train.settings import TrainSettings
 
-__all__ = ["Outcome", "Session", "Step", "TrainSettings", "run_rank", "split_values", "train"]
+__all__ = [
+    "Outcome",
+    "Session",
+    "Step",
+    "TrainSettings",
+    "check_loss",
+    "prepare",
+    "run_rank",
+    "split_values",
+    "train",
+]

@@ -24,8 +24,10 @@ from hemostat.train.control import ControlVote
 from hemostat.train.evaluate import Measure, evaluate
 from hemostat.train.guards import nonfinite_samples
 from hemostat.train.header import hardware, recipe_header
+from hemostat.train.loop_guard import LoopGuard
 from hemostat.train.noise import NoiseMeter
 from hemostat.train.outcome import Outcome
+from hemostat.train.own_optimizer import fill_base
 from hemostat.train.parallel import dp
 from hemostat.train.precision import Precision
 from hemostat.train.process import World, seed_everything
@@ -111,9 +113,12 @@ class Session:
                 HemostatWarning,
                 stacklevel=2,
             )
+        if optimizer is not None:
+            base = fill_base(base, optimizer)
         self.recipe = resolve_recipe(base, devices or Devices(), self._source.num_samples, self.world)
         self.loader = self.new_loader()
         self.noise = NoiseMeter(self.world.num_ranks)
+        self._guard = LoopGuard(self.world.num_ranks)
         self._wrap(model.to(self.world.device), find_unused=False)
         self.precision = Precision(self.settings.precision or self.recipe.precision, self.world.device)
         params = [param for param in model.parameters() if param.requires_grad]
@@ -147,6 +152,8 @@ class Session:
 
     def __enter__(self) -> Session:
         """The header is written and signals are noted from here on."""
+        self._guard.open = True
+        self._updater.refuse_other_steps()
         self.record.header(self._header)
         self.control.interrupt.install()
         return self
@@ -155,6 +162,10 @@ class Session:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Write how the run ended and leave the process group."""
+        if not self._guard.open:
+            return
+        self._guard.open = False
+        self._updater.allow_other_steps()
         self.control.interrupt.remove()
         self._conclude(error)
         try:
@@ -166,15 +177,21 @@ class Session:
         finally:
             self.world.close()
 
+    def close(self) -> None:
+        """End a run that was not opened by `with`; a second call does nothing."""
+        self.__exit__(None, None, None)
+
     def steps(self) -> Iterator[Any]:
-        """This rank's micro-batches, on its device, until the run ends or is told to stop.
+        """This rank's micro-batches of all epochs, on its device, until the run ends or is told to stop.
 
         Raises:
-            UsageError: the loop asked for the next batch without `backward` on this one.
+            TaskError: no `backward` on the batch before, a second loop, or a loop outside of the `with` block.
         """
+        self._guard.begin()
         self.started_s = time.perf_counter()
         for micro in self.loader:
             self._micro = micro
+            self._guard.hand_out()
             with dp.accumulating(self.model, micro.last):
                 yield to_device(micro.data, self.world.device)
             if self.awaits_backward:
@@ -209,11 +226,16 @@ class Session:
         """
         micro = self._micro
         if micro is None:
-            raise TaskError("session.backward was called without a batch from session.steps().")
+            raise TaskError(
+                "session.backward was called without a batch from session.steps(). "
+                "Call it once a batch, with the sum of all its losses."
+            )
+        self._guard.before_backward(loss_sum)
         self.accumulate(loss_sum, count, micro)
         self._micro = None
         self.at_window_end = micro.last
         self.noise.after_micro_batch(micro, self._updater.params)
+        self._guard.after_backward(self._updater.params, micro.last)
         if micro.last:
             self._finish_window(micro)
 
@@ -335,6 +357,8 @@ class Session:
     def _wrap(self, model: torch.nn.Module, find_unused: bool) -> None:
         self.model = dp.wrap(model, self.world, find_unused)
         self.noise.watch(self.model)
+        if self.model is not model:
+            self._guard.watch(self.model)
 
     def new_loader(self, **changes: int) -> TrainLoader:
         """A loader of the training data from its start, as the recipe says but for `changes`."""

@@ -7,8 +7,10 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import torch
+from torch.utils.hooks import RemovableHandle
 
 from hemostat.errors import TaskError
+from hemostat.train.own_optimizer import written_lr
 from hemostat.train.precision import Precision
 
 
@@ -40,7 +42,9 @@ class Updater:
         self.optimizer = optimizer
         self._precision = precision
         self._clip_norm = clip_norm
-        self._ratios = [float(group["lr"]) / base_lr for group in optimizer.param_groups]
+        self._ratios = [written_lr(group) / base_lr for group in optimizer.param_groups]
+        self._stepping = False
+        self._watch: RemovableHandle | None = None
         self.params = [param for group in optimizer.param_groups for param in group["params"]]
 
     def apply(self, factor: float, lr: float) -> Update:
@@ -62,9 +66,29 @@ class Updater:
                 torch._foreach_mul_(grads, multiplier)
             for group, ratio in zip(self.optimizer.param_groups, self._ratios, strict=True):
                 group["lr"] = lr * ratio
+        self._stepping = True
         self._precision.step(self.optimizer, applied)
+        self._stepping = False
         self.optimizer.zero_grad(set_to_none=True)
         return Update(applied, norm)
+
+    def refuse_other_steps(self) -> None:
+        """From now on a step that is not made here is an error; one in the middle of a window would go unseen.
+
+        Raises:
+            TaskError: raised by the optimizer's `step`, not here.
+        """
+        self._watch = self.optimizer.register_step_pre_hook(self._refuse)
+
+    def allow_other_steps(self) -> None:
+        """The optimizer is the user's again."""
+        if self._watch is not None:
+            self._watch.remove()
+            self._watch = None
+
+    def _refuse(self, *_: object) -> None:
+        if not self._stepping:
+            raise TaskError("optimizer.step() was called beside the session's own. Leave it out.")
 
 
 def total_norm(grads: list[torch.Tensor]) -> float:

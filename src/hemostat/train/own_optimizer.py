@@ -1,0 +1,57 @@
+"""What a script's own optimizer says already: the recipe reads it, and a forgotten scheduler is named."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import msgspec
+import torch
+
+from hemostat.errors import HemostatWarning
+from hemostat.recipe import Base
+from hemostat.task import recipe_optimizer
+
+
+def read_off(optimizer: torch.optim.Optimizer) -> dict[str, Any]:
+    """The name of the optimizer, where the recipe has a rule for it, and the rate of its first group.
+
+    Examples:
+        >>> read_off(torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=0.1))
+        {'lr': 0.1, 'optimizer': 'sgd'}
+    """
+    found: dict[str, Any] = {"lr": written_lr(optimizer.param_groups[0])}
+    name = recipe_optimizer(optimizer)
+    return found if name is None else found | {"optimizer": name}
+
+
+def written_lr(group: dict[str, Any]) -> float:
+    """The rate that a group was written with; a torch scheduler has moved `lr` and kept it as `initial_lr`."""
+    return float(group.get("initial_lr", group["lr"]))
+
+
+def fill_base(base: Base, optimizer: torch.optim.Optimizer) -> Base:
+    """`base` with its name and rate read off the optimizer, where they were left at their defaults.
+
+    Warns:
+        HemostatWarning: a torch scheduler was built on the optimizer; the session overrides it.
+
+    Examples:
+        >>> base = fill_base(Base(epochs=3), torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=0.1))
+        >>> base.optimizer, base.lr
+        ('sgd', 0.1)
+    """
+    if any("initial_lr" in group for group in optimizer.param_groups):
+        warnings.warn(
+            f"optimizer: a torch scheduler was built on it, and the session sets the rate itself "
+            f"(schedule={base.schedule!r}). Leave the scheduler out and give schedule, warmup_steps and eta_min.",
+            HemostatWarning,
+            stacklevel=3,
+        )
+    usual = Base()
+    changes = {
+        name: value
+        for name, value in read_off(optimizer).items()
+        if getattr(base, name) == getattr(usual, name)
+    }
+    return msgspec.structs.replace(base, **changes)
