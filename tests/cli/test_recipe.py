@@ -115,6 +115,15 @@ def test_bad_input_is_one_line_and_status_2(args, message, capsys, tmp_path, mon
     assert not (tmp_path / "x.toml").exists()
 
 
+def test_the_repair_in_the_refusal_of_a_sweep_works(capsys, tmp_path):
+    path = tmp_path / "x.toml"
+    args = ["recipe", "--global-batch", "1024", "--output", str(path)]
+    assert run(args) == 2
+    assert "force a rule with lr_rule" in capsys.readouterr().err
+    assert run([*args, "--set", "lr_rule=linear"]) == 0
+    assert tomllib.loads(path.read_text())["lr"] == pytest.approx(0.032)
+
+
 def test_a_place_that_cannot_be_written(capsys, tmp_path):
     assert run(["recipe", "--output", str(tmp_path / "absent" / "x.toml")]) == 3
     assert "cannot write" in capsys.readouterr().err

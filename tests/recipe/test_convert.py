@@ -105,6 +105,29 @@ def test_low_tier_gives_a_sweep_and_says_so():
     assert row.value == list(recipe.sweep)
 
 
+def test_a_low_tier_has_no_one_rate():
+    recipe = convert(TUNED, Devices(num_ranks=16, micro_batch=128))
+    assert recipe.is_sweep
+    assert recipe.rates == recipe.sweep
+    assert recipe.lr == recipe.sweep[2]  # what one would try first
+    near = convert(TUNED, Devices(num_ranks=8, micro_batch=128))
+    assert not near.is_sweep
+    assert near.rates == (near.lr,)
+
+
+def test_a_forced_rule_is_one_rate_with_a_warning_where_it_is_far():
+    base = Base(optimizer="sgd", lr=0.1, tuned_batch=128, lr_rule="linear")
+    far = convert(base, Devices(num_ranks=16, micro_batch=128))
+    assert (far.is_sweep, far.tier) == (False, "given")
+    assert far.rates == (pytest.approx(1.6),)
+    (finding,) = [found for found in far.findings if found.code == "HR009"]
+    assert "you forced the linear rule" in finding.message
+    row = next(row for row in far.values if row.field == "lr")
+    assert (row.value, row.confidence) == (pytest.approx(1.6), "given")
+    near = convert(base, Devices(num_ranks=2, micro_batch=128))
+    assert "HR009" not in {found.code for found in near.findings}
+
+
 def test_runs_give_the_critical_batch_and_an_accepted_bill_lengthens_the_run():
     runs = [BatchRun(batch=b, samples=1e6 * (1 + b / 1000)) for b in (128, 256, 512)]
     base = Base(optimizer="sgd", lr=0.1, tuned_batch=128, total_samples=10**6)

@@ -36,6 +36,14 @@ def test_one_batch_alone_is_passed_over():
     assert meter.num_updates == 0
 
 
+def test_a_norm_that_is_not_finite_is_passed_over():
+    meter = NoiseScale()
+    for bad in (float("nan"), float("inf")):
+        meter.update(small_square=bad, big_square=1.0, small_batch=1, big_batch=2)
+        meter.update(small_square=1.0, big_square=bad, small_batch=1, big_batch=2)
+    assert meter.num_updates == 0
+
+
 def test_noise_that_hides_the_signal_is_not_a_number():
     meter = NoiseScale()
     for _ in range(50):

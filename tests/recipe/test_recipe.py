@@ -112,6 +112,14 @@ def test_a_sweep_is_not_written_as_one_number():
         recipe.to_toml()
 
 
+def test_a_forced_rule_is_written_and_read_back():
+    base = Base(lr=0.001, tuned_batch=32, lr_rule="sqrt")
+    recipe = convert(base, Devices(global_batch=1024))
+    again = read_back(recipe.to_toml())
+    assert again.lr == recipe.lr == pytest.approx(0.001 * 32**0.5)
+    assert not again.is_sweep
+
+
 def test_a_recipe_survives_json():
     recipe = convert(
         Base(optimizer="sgd", tuned_batch=128, patience=3), Devices(num_ranks=8, micro_batch=128)

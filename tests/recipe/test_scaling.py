@@ -136,6 +136,15 @@ def test_a_forced_rule():
         scale_lr(0.1, tuned_batch=1, global_batch=4, rule="cubic")
 
 
+@pytest.mark.parametrize("rule", ["constant", "linear", "sqrt"])
+@pytest.mark.parametrize("optimizer", ["sgd", "adamw", "lars", "adagrad", "muon"])
+@pytest.mark.parametrize("k", [2, 16, 512])
+def test_a_forced_rule_is_one_number_however_far(rule, optimizer, k):
+    found = scale_lr(0.1, tuned_batch=8, global_batch=8 * k, optimizer=optimizer, rule=rule)
+    assert (found.tier, found.rule) == ("given", rule)
+    assert found.lr == pytest.approx(0.1 * {"constant": 1, "linear": k, "sqrt": k**0.5}[rule])
+
+
 def test_fine_tuning_moves_less_than_the_square_root():
     tuned = scale_lr(1e-4, tuned_batch=8, global_batch=64, finetune=True)
     assert tuned.lr == pytest.approx(2e-4)

@@ -58,6 +58,14 @@ def test_low_confidence_prints_a_sweep_instead_of_one_number():
     assert lines[-1].startswith("Run the sweep.")
 
 
+def test_a_forced_rule_prints_one_number_and_who_chose_it():
+    base = Base(lr=0.001, tuned_batch=32, lr_rule="linear")
+    lines = recipe_lines(convert(base, Devices(global_batch=512)))
+    assert "lr 0.016 (the rule you gave)" in lines[2]
+    assert any(line.startswith("note HR009: k = 16: you forced the linear rule") for line in lines)
+    assert lines[-1].startswith("Not retuned")
+
+
 def test_why_shows_reason_source_and_confidence():
     text = "\n".join(recipe_lines(convert(FULL, Devices(num_ranks=8, micro_batch=100)), why=True))
     assert "Source: Goyal et al. 2017" in " ".join(text.split())

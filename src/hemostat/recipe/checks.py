@@ -89,8 +89,14 @@ def find_run_risks(base: Base, schedule: Schedule, *, eval_every_steps: int, mov
     return found
 
 
-def find_low_tier(rule: str, batch_ratio: float) -> Finding:
+def find_far_lr(rule: str, batch_ratio: float, forced: bool) -> Finding:
     """Finding HR009: no single number is honest so far from where the rate was tuned."""
+    if forced:
+        return _warn(
+            "HR009",
+            f"k = {batch_ratio:.4g}: you forced the {rule} rule, further out than any rule is sure.",
+            "Try half and twice the rate too, or keep the batch.",
+        )
     return _warn(
         "HR009",
         f"k = {batch_ratio:.4g} is too far for one number by the {rule} rule.",

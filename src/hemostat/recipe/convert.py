@@ -11,7 +11,7 @@ from hemostat.config import Resolved
 from hemostat.findings import Finding
 from hemostat.recipe.advice import advise
 from hemostat.recipe.batch import Batch, Devices, split_batch
-from hemostat.recipe.checks import find_batch_risks, find_low_tier, find_run_risks, refuse
+from hemostat.recipe.checks import find_batch_risks, find_far_lr, find_run_risks, refuse
 from hemostat.recipe.critical import BatchRun
 from hemostat.recipe.double_scaling import find_double_scaling
 from hemostat.recipe.laws import find_odd_lr
@@ -145,6 +145,6 @@ def _findings(parts: _Parts) -> list[Finding]:
     found += find_odd_lr(base)
     found += find_batch_risks(base, batch, critical)
     found += find_run_risks(base, schedule, eval_every_steps=rhythm.eval_every_steps, moved=k != 1.0)
-    if scaled.tier == "low":
-        found.append(find_low_tier(scaled.rule, k))
+    if scaled.far:
+        found.append(find_far_lr(scaled.rule, k, forced=scaled.tier == "given"))
     return found

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 MIN_UPDATES = 20
 
 
@@ -41,7 +43,7 @@ class NoiseScale:
             small_batch: its size in samples.
             big_batch: its size in samples; an equal size says nothing and is passed over.
         """
-        if big_batch <= small_batch:
+        if big_batch <= small_batch or not math.isfinite(small_square) or not math.isfinite(big_square):
             return
         signal = (big_batch * big_square - small_batch * small_square) / (big_batch - small_batch)
         noise = (small_square - big_square) / (1.0 / small_batch - 1.0 / big_batch)

@@ -16,7 +16,7 @@ class Option(Config, frozen=True, kw_only=True):
         name: "hold" (the global batch stays) or "scale".
         global_batch, micro_batch, accumulation: how the batch is cut.
         lr: peak rate.
-        tier: confidence in it.
+        tier: confidence in it; "given" where lr_rule forced the rule.
         sweep: rates to try.
         chosen: this is what the recipe holds.
         why: one sentence.
@@ -38,7 +38,7 @@ class Recipe(Config, frozen=True, kw_only=True):
 
     Attributes:
         optimizer: its name.
-        lr: peak rate; in tier low the middle of the sweep.
+        lr: peak rate; where `is_sweep` only what one would try first, the middle of `rates`.
         global_batch: samples behind one update.
         micro_batch: samples per rank and pass (the largest).
         accumulation: passes per update.
@@ -58,7 +58,7 @@ class Recipe(Config, frozen=True, kw_only=True):
         not_before_step: no stop and no halving before this update.
         momentum, beta1, beta2, eps, weight_decay, ema, clip_norm: as on one device unless advice was applied.
         precision: "fp32", "bf16" or "fp16".
-        tier: "high", "medium" or "low".
+        tier: "high", "medium" or "low"; "given" where lr_rule forced the rule.
         rule: rule that gave the rate.
         sweep: rates to try, rising; the only answer in tier low.
         critical_batch: used for the saturation and the bill; None: not known.
@@ -108,6 +108,16 @@ class Recipe(Config, frozen=True, kw_only=True):
     findings: tuple[Finding, ...] = ()
     base: Base
 
+    @property
+    def is_sweep(self) -> bool:
+        """True where no rule is sure of one rate: train at each of `rates`, or force a rule with lr_rule."""
+        return self.tier == "low"
+
+    @property
+    def rates(self) -> tuple[float, ...]:
+        """Every peak rate that this recipe asks for: one, or where `is_sweep` the sweep, rising."""
+        return self.sweep if self.is_sweep else (self.lr,)
+
     def settings(self) -> dict[str, object]:
         """Flat keys of `Base` and `Devices` that give this recipe again.
 
@@ -154,11 +164,11 @@ class Recipe(Config, frozen=True, kw_only=True):
         """TOML text with the reasons as comments; `hemostat recipe --config` and `train --config` read it.
 
         Raises:
-            UsageError: tier low has no single rate to write.
+            UsageError: a sweep has no one rate to write.
         """
         import tomli_w
 
-        if self.tier == "low":
+        if self.is_sweep:
             rates = ", ".join(f"{rate:.4g}" for rate in self.sweep)
             raise UsageError(
                 f"the rate is a sweep ({rates}), not one number: nothing was written. "

@@ -31,10 +31,11 @@ class ScaledLr(Config, frozen=True, kw_only=True):
     Attributes:
         lr: the rate; in tier low only the middle of the sweep.
         rule: constant, linear, sqrt, sat-linear, sat-sqrt, sat^0.75 or cube root.
-        tier: "high", "medium" or "low".
+        tier: "high", "medium" or "low"; "given" where the user forced the rule.
         sweep: rates to try, rising.
         why: one sentence.
         source: where the rule comes from.
+        far: the family's own rule would be of low confidence at this distance.
     """
 
     lr: float
@@ -43,6 +44,7 @@ class ScaledLr(Config, frozen=True, kw_only=True):
     sweep: tuple[float, ...]
     why: str
     source: str
+    far: bool = False
 
 
 def scale_lr(
@@ -68,7 +70,7 @@ def scale_lr(
         optimizer: its name.
         critical_batch: batch at which the samples to a target double, in samples; None: not known.
         finetune: the run starts from a trained checkpoint.
-        rule: "constant", "linear" or "sqrt" to force one.
+        rule: "constant", "linear" or "sqrt" to force one: always one number, with tier "given".
 
     Raises:
         FieldError: a rate or a batch that is not above 0, an unknown optimizer or rule.
@@ -93,21 +95,21 @@ def scale_lr(
         why = "the global batch is the same, so the rate must not move"
         return _scaled(lr, (1.0, "constant", why, "Goyal et al. 2017 (arXiv 1706.02677) section 2.1"), "high")
     kind = "finetune" if finetune else family
+    tier = _tier(kind, tuned_batch, global_batch, critical_batch)
     if rule is not None:
-        answer = _forced(rule, global_batch / tuned_batch)
-    else:
-        answer = _RULES[kind](float(tuned_batch), float(global_batch), critical_batch)
-    return _scaled(lr, answer, _tier(kind, tuned_batch, global_batch, critical_batch))
+        return _scaled(lr, _forced(rule, global_batch / tuned_batch), "given", far=tier == "low")
+    answer = _RULES[kind](float(tuned_batch), float(global_batch), critical_batch)
+    return _scaled(lr, answer, tier, far=tier == "low")
 
 
 Answer = tuple[float, str, str, str]  # factor, rule, why, source
 
 
-def _scaled(lr: float, answer: Answer, tier: str) -> ScaledLr:
+def _scaled(lr: float, answer: Answer, tier: str, far: bool = False) -> ScaledLr:
     factor, rule, why, source = answer
-    spread = (0.25, 0.5, 1.0, 2.0, 4.0) if tier == "low" else (0.5, 1.0, 2.0)
+    spread = (0.25, 0.5, 1.0, 2.0, 4.0) if far else (0.5, 1.0, 2.0)
     sweep = tuple(lr * factor * width for width in spread)
-    return ScaledLr(lr=lr * factor, rule=rule, tier=tier, sweep=sweep, why=why, source=source)
+    return ScaledLr(lr=lr * factor, rule=rule, tier=tier, sweep=sweep, why=why, source=source, far=far)
 
 
 def saturating_ratio(batch_before: float, batch_after: float, critical_batch: float) -> float:

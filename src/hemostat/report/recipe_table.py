@@ -64,7 +64,8 @@ def _option_line(recipe: Recipe, option: Option) -> str:
     elif option.tier == "low":
         rate = f"lr: sweep {_text(list(option.sweep))}"
     mark = "  <- this recipe" if option.chosen else ""
-    return f"{letter} {verb} batch {option.global_batch} = {cut}: {rate} ({option.tier} confidence){mark}"
+    sure = "the rule you gave" if option.tier == "given" else f"{option.tier} confidence"
+    return f"{letter} {verb} batch {option.global_batch} = {cut}: {rate} ({sure}){mark}"
 
 
 def _text(value: Any) -> str:
@@ -129,7 +130,7 @@ def _next_line(recipe: Recipe) -> str:
     unknown = (
         "; critical batch not known (`hemostat train` measures it)" if recipe.critical_batch is None else ""
     )
-    tuned = "Run the sweep. " if recipe.tier == "low" else "Not retuned: try half and twice the rate. "
+    tuned = "Run the sweep. " if recipe.is_sweep else "Not retuned: try half and twice the rate. "
     tuned = "" if recipe.batch_ratio == 1.0 else tuned
     return f"{tuned}Reasons: --why{advice}{more}{unknown}"
 
