@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 
 import pytest
 import torch
 import torch.distributed as dist
 from torch.utils.data import TensorDataset
 
-from hemostat.errors import GuardStop, TaskError
+from hemostat.errors import GuardStop, RankFailureError, TaskError
 from hemostat.recipe import Base, Devices
 from hemostat.train import Session, TrainSettings
 from hemostat.train.noise import NoiseMeter
+from hemostat.train.process import World
 from hemostat.train.self_check import self_check
 
 SETTINGS = TrainSettings(record=False, precision="fp32", max_skips=2)
@@ -240,3 +242,69 @@ def test_an_fp16_overflow_on_one_rank_is_skipped_by_all_and_holds_the_schedule(r
     skipped, applied, scale, lrs = first
     assert (skipped, applied, scale) == (1, 7, 32768.0)
     assert lrs[2] == lrs[1]  # the rate of the skipped step is used by the next one
+
+
+def barrier_without_rank_one() -> str:
+    world = World.from_environment("cpu")
+    if world.rank == 1:
+        time.sleep(3.0)
+        return ""
+    try:
+        world.barrier(1.0)
+    except RankFailureError as error:
+        return str(error)
+    return "nobody was missed"
+
+
+def test_a_barrier_names_who_is_missing(ranks):
+    assert ranks(2, barrier_without_rank_one)[0] == "rank 0 waited 1 s, but rank 1 did not come"
+
+
+def few_rows() -> dict[str, float]:
+    with open_session() as session:
+        for batch in session.steps():
+            session.backward(square_sum(session, batch), count=len(batch[0]))
+        one_row = TensorDataset(torch.full((1, 4), 2.0))
+        return session.evaluate(one_row, lambda model, batch: {"sum": (batch[0].sum(), 1)})
+
+
+def test_fewer_validation_rows_than_ranks(ranks):
+    """T055."""
+    assert ranks(3, few_rows) == [{"sum": 8.0}] * 3
+
+
+def other_names() -> str:
+    with open_session() as session:
+        for batch in session.steps():
+            session.backward(square_sum(session, batch), count=len(batch[0]))
+        rows = TensorDataset(torch.zeros(4, 1))
+        try:
+            session.evaluate(rows, lambda model, batch: {f"on {rank()}": (1.0, 1)})
+        except TaskError as error:
+            return str(error)
+    return "no error"
+
+
+def test_metrics_whose_names_differ_by_rank_are_refused_on_all(ranks):
+    assert all("Return the same names" in said for said in ranks(2, other_names))
+
+
+def batch_norm() -> tuple[float, float]:
+    """Running statistics differ by rank until they are averaged for an evaluation (T062)."""
+    torch.manual_seed(0)
+    inputs = torch.randn(32, 4)
+    model = torch.nn.Sequential(torch.nn.BatchNorm1d(4), torch.nn.Linear(4, 1))
+    data = TensorDataset(inputs, torch.zeros(32, 1))
+    base = Base(optimizer="sgd", lr=0.05, tuned_batch=8)
+    with Session(model, None, data, base, Devices(), SETTINGS) as session:
+        for batch in session.steps():
+            session.backward(square_sum(session, batch), count=len(batch[0]))
+        before = model[0].running_mean.sum().item()
+        session.evaluate(data, lambda model, batch: {"mean": (model(batch[0]).sum(), len(batch[0]))})
+        return before, model[0].running_mean.sum().item()
+
+
+def test_batch_norm_is_the_same_on_all_ranks_when_it_is_judged(ranks):
+    (first_before, first), (second_before, second) = ranks(2, batch_norm)
+    assert first_before != second_before
+    assert first == second == pytest.approx((first_before + second_before) / 2, abs=1e-6)

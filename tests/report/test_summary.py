@@ -35,6 +35,7 @@ SUMMARY = {
     "final": {"val_loss": 0.26},
     "train_s": 75.0,
     "wait_share": 0.14,
+    "longest_wait_s": 1.2,
     "waited": "input-bound: 14 % of the run waited for data",
     "usd": 0.5,
 }
@@ -63,7 +64,9 @@ def test_the_summary_is_read_in_a_minute(run):
     assert lines[2].endswith(" 3") and lines[4].endswith(" 1.02")
     assert lines[5] == "best     val_loss 0.2500 at step 80  (last: val_loss 0.2600)"
     assert lines[6] == "stopped  step 100, 2 skipped: the run reached its end"
-    assert lines[7] == "time     1m15s; input-bound: 14 % of the run waited for data; cost $0.50"
+    assert (
+        lines[7] == "time     1m15s; input-bound: 14 % of the run waited for data (longest 1.2 s); cost $0.50"
+    )
     assert lines[8].startswith("picture") and lines[9] == "next     hemostat runs show a-run --why"
 
 
@@ -74,6 +77,11 @@ def test_baselines_stand_beside_the_best_value(run):
     lines = run_summary(load_run(record.path.parent, "a-run")).splitlines()
     assert lines[6] == "against  bigram 3.987  xz -9 2.1"
     assert len(lines) <= 12
+
+
+def test_figures_that_are_not_finite_are_shown_as_they_are(run):
+    text = run_summary(run(best=float("inf"), final={"val_loss": float("nan")}))
+    assert "best     val_loss inf at step 80  (last: val_loss nan)" in text
 
 
 def test_unknowns_are_said_not_guessed(run):

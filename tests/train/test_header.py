@@ -4,7 +4,7 @@ from torch.utils.data import TensorDataset
 
 import hemostat
 from hemostat.data import Source
-from hemostat.train.header import data_fingerprint
+from hemostat.train.header import data_fingerprint, plain_or_text
 
 
 class Silent(hemostat.Task):
@@ -32,6 +32,11 @@ def test_tensors_in_memory_are_read_in_full():
     ]
     assert digests[0] == digests[1] != digests[2]
     assert digests[0]["tier"] == "full" and digests[0]["num_samples"] == 6
+
+
+def test_a_value_that_json_cannot_hold_is_kept_as_text():
+    assert plain_or_text(torch.float16) == "torch.float16"
+    assert plain_or_text((1, 2)) == (1, 2)
 
 
 def test_what_cannot_be_read_is_said_to_be_declared():

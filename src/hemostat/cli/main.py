@@ -16,6 +16,10 @@ if TYPE_CHECKING:
 COMMANDS = {
     "recipe": ("hemostat.cli.recipe", "what do my one-device hyper-parameters become on N devices?"),
     "train": ("hemostat.cli.train", "run a task file on 1..N processes, guarded and recorded"),
+    "evaluate": (
+        "hemostat.cli.evaluate",
+        "how good is a run on validation or test data, and how sure is that?",
+    ),
     "runs": ("hemostat.cli.runs", "which commit, data and parameters gave which result?"),
 }
 

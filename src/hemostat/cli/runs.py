@@ -12,7 +12,7 @@ import typer
 from hemostat.config import to_plain
 from hemostat.errors import UnknownNameError, UsageError
 from hemostat.track import RunRecord, list_runs, load_run
-from hemostat.units import format_count, format_number, format_seconds, format_usd
+from hemostat.units import format_count, format_number, format_plus_minus, format_seconds, format_usd
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 _ACTIONS = ("list", "show")
@@ -135,7 +135,10 @@ def _samples(record: RunRecord, num: int, as_json: bool) -> str:
 def _as_json(record: RunRecord) -> str:
     ended = record.exit
     state = {"state": record.state, "exit": None if ended is None else {"status": ended[0], "why": ended[1]}}
-    return json_text.dumps({**record.header, **state, "metrics": record.metric_names()}, indent=1)
+    return json_text.dumps(
+        {**record.header, **state, "metrics": record.metric_names(), "evaluations": record.evaluations()},
+        indent=1,
+    )
 
 
 def _page(record: RunRecord, why: bool) -> list[str]:
@@ -148,6 +151,7 @@ def _page(record: RunRecord, why: bool) -> list[str]:
         lines.append(
             f"best     {row['monitor'] or 'value'} {_text(row['best'])}" + (f" at step {at}" if at else "")
         )
+    lines += _judged(record)
     if row["steps"] is not None:
         lines.append(f"length   {row['steps']} steps, {_text(row['samples'])} samples{_spent(row)}")
     lines.append(f"code     {_code(header)}")
@@ -166,6 +170,20 @@ def _page(record: RunRecord, why: bool) -> list[str]:
     if values:
         lines.append(f"values   {len(values)}, each with its reason: hemostat runs show {record.id} --why")
     return lines
+
+
+def _judged(record: RunRecord) -> list[str]:
+    """The latest evaluation of each split, and how often the test data were looked at."""
+    latest = {str(fields.get("split")): fields for fields in record.evaluations()}
+    parts = []
+    for fields in latest.values():
+        for name, figure in list(fields.get("figures", {}).items())[:3]:
+            value, error = figure.get("value"), figure.get("standard_error")
+            sure = isinstance(value, int | float) and isinstance(error, int | float)
+            parts.append(f"{name} {format_plus_minus(value, error) if sure else _text(value)}")
+    looks = sum(fields.get("split") == "test" for fields in record.evaluations())
+    tested = f"; tested {looks} time{'s' * (looks != 1)}" if looks else ""
+    return [f"judged   {', '.join(parts)}{tested}"] if parts else []
 
 
 def _reasons(values: list[dict[str, Any]]) -> list[str]:

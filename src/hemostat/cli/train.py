@@ -10,9 +10,10 @@ from typing import Annotated, Any
 
 import typer
 
-from hemostat.config import merge, parse_overrides, read_toml
+from hemostat.config import decode, merge, parse_overrides, read_toml
 from hemostat.errors import MissingExtraError
 from hemostat.launch import Job, backend
+from hemostat.recipe import Devices
 from hemostat.track import RunRecord, create_run, load_run, new_run_id, read_exit
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
@@ -39,7 +40,8 @@ def train(
         from hemostat.train import run_rank
 
         raise typer.Exit(run_rank(task, values))
-    num_ranks = nproc if nproc is not None else int(values.get("num_ranks", 1))
+    wanted = {name: values[name] for name in ("num_ranks",) if name in values}
+    num_ranks = nproc if nproc is not None else decode(Devices, wanted).num_ranks
     run_id = new_run_id()
     run_dir = create_run(runs, run_id, {"command": ["hemostat", *sys.argv[1:]], "kind": "train"})
     command = _rank_command(task, config, set_ or [])

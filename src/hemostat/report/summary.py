@@ -90,21 +90,23 @@ def _result_lines(record: RunRecord) -> list[str]:
     summary = record.header.get("summary", {})
     lines = []
     if summary.get("best") is not None:
-        final = "  ".join(f"{name} {value:.4f}" for name, value in summary.get("final", {}).items())
-        lines.append(
-            f"best     {summary['monitor']} {summary['best']:.4f} at step {summary['best_step']}  (last: {final})"
-        )
+        final = "  ".join(f"{name} {float(value):.4f}" for name, value in summary.get("final", {}).items())
+        best = f"{summary['monitor']} {float(summary['best']):.4f}"
+        lines.append(f"best     {best} at step {summary['best_step']}  (last: {final})")
     elif summary:
         lines.append("best     not judged: the task has no val_data")
     baselines = record.header.get("baselines") or {}
     if baselines:
-        lines.append(f"against  {'  '.join(f'{name} {value:.4g}' for name, value in baselines.items())}")
+        lines.append(
+            f"against  {'  '.join(f'{name} {float(value):.4g}' for name, value in baselines.items())}"
+        )
     if summary:
         skipped = f", {summary['skipped_steps']} skipped" if summary.get("skipped_steps") else ""
         lines.append(f"stopped  step {summary['steps']}{skipped}: {summary['reason']}")
         usd = summary.get("usd")
         cost = "cost not known (--set train.usd_per_hour=3.2)" if usd is None else f"cost {format_usd(usd)}"
-        lines.append(f"time     {format_seconds(summary['train_s'])}; {summary['waited']}; {cost}")
+        waited = f"{summary['waited']} (longest {format_seconds(summary['longest_wait_s'])})"
+        lines.append(f"time     {format_seconds(summary['train_s'])}; {waited}; {cost}")
     if summary.get("critical_batch") is not None:
         used = record.header.get("batch", {}).get("global_batch", "?")
         about = format_count(float(f"{summary['critical_batch']:.2g}"))

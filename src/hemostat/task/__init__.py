@@ -3,17 +3,18 @@
 from hemostat.task.batch import num_samples, to_device
 from hemostat.task.calling import build_model, call
 from hemostat.task.loading import LoadedTask, load_task
-from hemostat.task.losses import Loss, LossDoor
+from hemostat.task.losses import LossDoor
+from hemostat.task.modes import evaluation_mode
 from hemostat.task.optimizer import own_optimizer, recipe_optimizer
 from hemostat.task.task import Task, hyper_parameters
 
 __all__ = [
     "LoadedTask",
-    "Loss",
     "LossDoor",
     "Task",
     "build_model",
     "call",
+    "evaluation_mode",
     "hyper_parameters",
     "load_task",
     "num_samples",

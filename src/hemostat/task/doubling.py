@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any, Final
 
 import torch
@@ -11,6 +10,7 @@ from torch import Tensor, nn
 
 from hemostat.errors import TaskError
 from hemostat.task.batch import map_leaves, num_samples, take
+from hemostat.task.modes import evaluation_mode
 
 _TOLERANCE: Final = 0.01  # far from 1, 2 and 4, far above float16 noise
 
@@ -36,7 +36,7 @@ def check_doubling(
     Raises:
         TaskError: a mean was returned as a sum, a sum as a mean, or a count that stands still.
     """
-    with _undisturbed(model):
+    with evaluation_mode(model), torch.no_grad(), torch.random.fork_rng():
         try:
             size = num_samples(batch)
             part = take(batch, max(1, size // 2))
@@ -85,15 +85,3 @@ def _doubled(batch: Any) -> Any:
         return leaf
 
     return map_leaves(batch, twice)
-
-
-@contextmanager
-def _undisturbed(model: nn.Module) -> Iterator[None]:
-    modes = [(module, module.training) for module in model.modules()]
-    model.eval()
-    try:
-        with torch.no_grad(), torch.random.fork_rng():
-            yield
-    finally:
-        for module, training in modes:
-            module.training = training

@@ -48,6 +48,11 @@ class Figures:
                 )
         return pairs
 
+    def reset(self) -> None:
+        """Forget what the torchmetrics objects have seen."""
+        for metric in self.objects.values():
+            metric.reset()
+
     def finish(self) -> dict[str, float]:
         """Values of the torchmetrics objects since the last call.
 

@@ -14,6 +14,7 @@ from hemostat.task.answers import about_no_loss, about_no_pair, check_count, che
 from hemostat.task.batch import num_samples
 from hemostat.task.doubling import check_doubling
 from hemostat.task.figures import Figures
+from hemostat.task.rows import Pairs, row_pairs
 from hemostat.task.task import Task
 
 # the machine's failures, not the task's: they must reach the guards as they are
@@ -146,6 +147,25 @@ class LossDoor:
             raise
         except Exception as error:
             raise TaskError(_about_failure(self._figures.name, error)) from error
+
+    def rows(self, loss: Loss) -> list[Pairs] | None:
+        """Loss and metrics of each row of a batch that was computed; None where rows cannot be told apart.
+
+        With `step` they cannot: only the task knows how its mean came about.
+
+        Args:
+            loss: from `compute`.
+        """
+        if self.kind == "step":
+            return None
+        try:
+            return list(row_pairs(self.task, loss.output, loss.target))
+        except TaskError:
+            return None
+
+    def reset_metrics(self) -> None:
+        """Forget what the torchmetrics objects have seen since the last `finish_metrics`."""
+        self._figures.reset()
 
     def finish_metrics(self) -> dict[str, float]:
         """Values of the torchmetrics objects since the last call; every rank must call it at one point."""

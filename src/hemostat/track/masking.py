@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 MASK = "***"
 _NAME = re.compile(
@@ -44,6 +45,23 @@ def is_secret_name(name: str) -> bool:
         (True, False, False)
     """
     return name not in _HARMLESS and _NAME.search(name) is not None
+
+
+def mask_values(value: Any) -> Any:
+    """Replace secrets in nested plain values: under secret names, and tokens of known forms in any text.
+
+    Examples:
+        >>> mask_values({"task": {"api_key": "abc", "lr": 0.1}, "note": "hf_abcdefghijklmnop1234"})
+        {'task': {'api_key': '***', 'lr': 0.1}, 'note': '***'}
+    """
+    if isinstance(value, Mapping):
+        return {
+            name: MASK if isinstance(item, str) and is_secret_name(str(name)) else mask_values(item)
+            for name, item in value.items()
+        }
+    if isinstance(value, list | tuple):
+        return [mask_values(item) for item in value]
+    return mask_text(value) if isinstance(value, str) else value
 
 
 def mask_environment(environment: Mapping[str, str]) -> dict[str, str]:

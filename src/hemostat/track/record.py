@@ -10,6 +10,7 @@ from typing import Any
 
 from hemostat.errors import RecordError
 from hemostat.track.control import write_control
+from hemostat.track.evaluations import evaluation_dir, read_evaluations, write_evaluation
 from hemostat.track.exits import read_exit
 from hemostat.track.files import read_json
 from hemostat.track.metrics import last_position, metric_files, metric_names, read_metric
@@ -111,3 +112,15 @@ class RunRecord:
     def add_sample(self, step: int, name: str, content: str | bytes) -> None:
         """Keep text, or the bytes of a PNG, that shows how the model does at a step."""
         write_sample(self.path, step, name, content)
+
+    def evaluations(self) -> list[dict[str, Any]]:
+        """What `hemostat evaluate` found, oldest first: split, checkpoint, figures with standard errors."""
+        return read_evaluations(self.path)
+
+    def evaluation_dir(self, evaluation_id: str) -> Path:
+        """The folder of one evaluation; what its processes say of their end is there too."""
+        return evaluation_dir(self.path, evaluation_id)
+
+    def add_evaluation(self, evaluation_id: str, fields: Mapping[str, Any]) -> None:
+        """Record an evaluation under an id from `new_run_id`."""
+        write_evaluation(self.path, evaluation_id, fields)

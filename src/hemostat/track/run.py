@@ -14,7 +14,7 @@ from typing import Any
 
 from hemostat.errors import FieldError
 from hemostat.track.files import read_json, recording, write_json
-from hemostat.track.masking import mask_command
+from hemostat.track.masking import mask_command, mask_values
 
 FORMAT = 1
 # no i, l, o, 0, 1: an id is read aloud and typed
@@ -40,7 +40,7 @@ def create_run(root: Path, run_id: str, header: Mapping[str, Any]) -> Path:
     Args:
         root: the folder of all runs, usually `.hemostat/runs`.
         run_id: from `new_run_id`, made once by whoever launches.
-        header: what run.json shall say; secrets in `command` are masked. The first caller with a header that
+        header: what run.json shall say; secrets are masked. The first caller with a header that
             is not empty writes it; later callers change nothing, so ranks pass `{}`. `update_run` adds to it.
 
     Returns:
@@ -86,13 +86,15 @@ def update_run(path: Path, **fields: Any) -> None:
 
 
 def _masked(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """A command line is the place where people write secrets without thinking of them."""
+    """A command line is the place where people write secrets without thinking of them; settings are another."""
+    kept = {"provenance": fields["provenance"]} if "provenance" in fields else {}  # its diff must still apply
+    masked: dict[str, Any] = mask_values(dict(fields)) | kept
     command = fields.get("command")
     if isinstance(command, str):
-        return {**fields, "command": " ".join(mask_command(command.split(" "), os.environ))}
-    if isinstance(command, list | tuple):
-        return {**fields, "command": mask_command([str(word) for word in command], os.environ)}
-    return dict(fields)
+        masked["command"] = " ".join(mask_command(command.split(" "), os.environ))
+    elif isinstance(command, list | tuple):
+        masked["command"] = mask_command([str(word) for word in command], os.environ)
+    return masked
 
 
 @contextlib.contextmanager

@@ -1,6 +1,7 @@
 """The engine: one session, driven by the trainer over a task or by a plain loop."""
 
 from hemostat.train.check_loss import check_loss
+from hemostat.train.judge import evaluate_rank
 from hemostat.train.loop import train
 from hemostat.train.outcome import Outcome
 from hemostat.train.prepared import prepare
@@ -14,6 +15,7 @@ __all__ = [
     "Step",
     "TrainSettings",
     "check_loss",
+    "evaluate_rank",
     "prepare",
     "run_rank",
     "split_values",

@@ -10,7 +10,7 @@ import torch
 
 from hemostat.data import MicroBatch
 from hemostat.errors import TaskError
-from hemostat.task import to_device
+from hemostat.task import evaluation_mode, to_device
 from hemostat.train.process import World
 
 Measure = Callable[[torch.nn.Module, Any], Mapping[str, tuple[Any, Any]]]
@@ -24,7 +24,7 @@ def evaluate(
     Running statistics are averaged over the ranks first, so that every rank judges the same model.
 
     Args:
-        model: the unwrapped module; its training mode is restored.
+        model: the unwrapped module; the mode of each of its parts is restored.
         batches: this rank's share, equally many batches on all ranks.
         measure: (model, batch) -> name: (sum, count).
         world: the ranks.
@@ -38,26 +38,27 @@ def evaluate(
     world.average_(list(model.buffers()))
     sums: dict[str, float] = {}
     counts: dict[str, float] = {}
-    was_training = model.training
-    model.eval()
-    try:
-        with torch.no_grad():
-            for micro in batches:
-                if not micro.num_samples:
-                    continue  # no collective waits in an unwrapped forward, so a filler need not be computed
-                values = measure(model, to_device(micro.data, world.device))
-                if sums and sums.keys() != values.keys():
-                    raise TaskError(
-                        f"metrics returned {sorted(values)} after {sorted(sums)}. Return the same names."
-                    )
-                for name, (total, count) in values.items():
-                    sums[name] = sums.get(name, 0.0) + float(total)
-                    counts[name] = counts.get(name, 0.0) + float(count)
-    finally:
-        model.train(was_training)
+    with evaluation_mode(model), torch.no_grad():
+        for micro in batches:
+            if not micro.num_samples:
+                continue  # no collective waits in an unwrapped forward, so a filler need not be computed
+            values = measure(model, to_device(micro.data, world.device))
+            if sums and sums.keys() != values.keys():
+                raise TaskError(
+                    f"metrics returned {sorted(values)} after {sorted(sums)}. Return the same names."
+                )
+            for name, (total, count) in values.items():
+                sums[name] = sums.get(name, 0.0) + float(total)
+                counts[name] = counts.get(name, 0.0) + float(count)
     # the last rank always holds a row, so it knows the names; a rank without rows adds zeros
     names: list[str] = json.loads(world.from_last_rank(json.dumps(sorted(sums))))
-    pooled = world.sum([*(sums.get(name, 0.0) for name in names), *(counts.get(name, 0.0) for name in names)])
+    differ = float(bool(sums) and sorted(sums) != names)
+    mine = [*(sums.get(name, 0.0) for name in names), *(counts.get(name, 0.0) for name in names)]
+    *pooled, num_differing = world.sum([*mine, differ])
+    if num_differing:
+        raise TaskError(
+            f"metrics returned {sorted(sums)} on one rank and {names} on another. Return the same names."
+        )
     halves = zip(pooled[: len(names)], pooled[len(names) :], strict=True)
     return {
         name: total / count if count else float("nan")

@@ -8,10 +8,12 @@ import msgspec
 import torch
 
 from hemostat.config import to_plain
+from hemostat.errors import UsageError
 from hemostat.recipe import Recipe
 from hemostat.task import call, hyper_parameters
 from hemostat.track import fingerprint
 from hemostat.train.process import World
+from hemostat.train.recorded_task import task_file
 
 if TYPE_CHECKING:
     from hemostat.data import Source
@@ -32,6 +34,7 @@ def hardware(world: World) -> dict[str, Any]:
 def recipe_header(recipe: Recipe) -> dict[str, Any]:
     """Every value with its reason, the findings, and how the batch is cut."""
     return {
+        "hyper_parameters": to_plain(recipe.settings()),
         "recipe": [to_plain(value) for value in recipe.values],
         "findings": [to_plain(finding) for finding in recipe.findings],
         "batch": {
@@ -44,10 +47,22 @@ def recipe_header(recipe: Recipe) -> dict[str, Any]:
     }
 
 
+def plain_or_text(value: Any) -> Any:
+    """A hyper-parameter as JSON can hold it; what it cannot, such as torch.float16, as its text."""
+    try:
+        return to_plain(value)
+    except UsageError:
+        return repr(value)
+
+
 def task_header(loaded: LoadedTask, source: Source) -> dict[str, Any]:
     """The task file, its values, the fingerprint of its training data and the baselines it names."""
     return {
-        "task": {"spec": loaded.spec, "values": to_plain(hyper_parameters(loaded.task))},
+        "task": {
+            "spec": loaded.spec,
+            "values": {name: plain_or_text(value) for name, value in hyper_parameters(loaded.task).items()},
+        },
+        "task_file": task_file(loaded.path),
         "data": to_plain(data_fingerprint(loaded.task, source)),
         "baselines": {name: float(value) for name, value in call(loaded.task, "baselines").items()},
     }

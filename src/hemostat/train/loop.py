@@ -8,10 +8,20 @@ from typing import Any
 import msgspec
 import torch
 
-from hemostat.data import Source
-from hemostat.errors import Interrupted, UnknownNameError
+from hemostat.data import EvalLoader, Source
+from hemostat.errors import FieldError, Interrupted, RankFailureError, UnknownNameError
+from hemostat.findings import Severity
 from hemostat.recipe import Devices
-from hemostat.task import LoadedTask, LossDoor, build_model, call, own_optimizer, recipe_optimizer, to_device
+from hemostat.task import (
+    LoadedTask,
+    LossDoor,
+    build_model,
+    call,
+    evaluation_mode,
+    own_optimizer,
+    recipe_optimizer,
+    to_device,
+)
 from hemostat.train.checkpoint import save_weights
 from hemostat.train.header import task_header
 from hemostat.train.outcome import Outcome
@@ -48,6 +58,13 @@ def train(loaded: LoadedTask, devices: Devices, settings: TrainSettings) -> Outc
     model = build_model(task)
     optimizer = own_optimizer(task, [param for param in model.parameters() if param.requires_grad])
     base = loaded.base
+    if optimizer is not None and base.apply_advice:
+        raise FieldError(
+            "apply_advice",
+            base.apply_advice,
+            "the task builds its own optimizer",
+            "Set those values in optimizer().",
+        )
     if optimizer is not None and "optimizer" not in loaded.given:
         base = msgspec.structs.replace(base, optimizer=recipe_optimizer(optimizer) or base.optimizer)
     if train_data.declared_batch is not None and "tuned_batch" not in loaded.given:
@@ -79,6 +96,9 @@ class Trainer:
         session = self.session
         visible = session.world.rank == 0
         progress = Progress(session.recipe.total_samples, session.usd_per_hour, visible)
+        for finding in session.recipe.findings:
+            if finding.severity > Severity.INFO:
+                progress.say(f"note {finding.code}: {finding.message} {finding.fix}".rstrip())
         if session.settings.self_check:
             self._check_loss(progress)
         try:
@@ -93,6 +113,10 @@ class Trainer:
             progress.close()
         self._save("last")
         if session.control.interrupted:
+            if not self._saves:
+                raise RankFailureError(
+                    f"stopped by {session.stop_reason}; nothing was saved, as train.save or record is off"
+                )
             raise Interrupted(f"stopped by {session.stop_reason}; the weights are in {session.record.path}")
         return session.outcome
 
@@ -124,8 +148,11 @@ class Trainer:
             return
         self._evaluated_step = last.number
         self._samples.begin(last.number)
+        if self.val_data.num_samples < session.world.num_ranks:
+            self._meet_metrics(self.val_data)
         values = session.evaluate(self.val_data, self._measure)
         values |= {f"val_{name}": value for name, value in self.door.finish_metrics().items()}
+        session.outcome.final = values
         monitor = session.outcome.monitor
         if monitor not in values:
             raise UnknownNameError("monitor", monitor, values)
@@ -140,6 +167,14 @@ class Trainer:
             progress.say(f"note: {self._samples.trouble}")
             self._samples.trouble = ""
 
+    def _meet_metrics(self, val_data: Source) -> None:
+        """A rank without rows must own the same torchmetrics objects, since they join the ranks by themselves."""
+        session = self.session
+        micro = next(iter(EvalLoader(val_data, micro_batch=1)))
+        with evaluation_mode(dp.unwrap(session.model)), torch.no_grad(), session.autocast():
+            self._measure(dp.unwrap(session.model), to_device(micro.data, session.world.device))
+        self.door.reset_metrics()
+
     def _compute(self, model: torch.nn.Module, batch: Any) -> tuple[torch.Tensor, Any]:
         loss = self.door.compute(model, batch)
         return loss.sum, loss.count
@@ -150,7 +185,12 @@ class Trainer:
         metrics = self.door.metrics(loss.output, loss.target)
         return {"val_loss": (loss.sum, loss.count)} | {f"val_{name}": pair for name, pair in metrics.items()}
 
+    @property
+    def _saves(self) -> bool:
+        return self.session.settings.save and self.session.record.path is not None
+
     def _save(self, name: str) -> None:
         session = self.session
-        if session.settings.save and session.record.path is not None and session.world.rank == 0:
+        session.world.average_(list(dp.unwrap(session.model).buffers()))
+        if self._saves and session.record.path is not None and session.world.rank == 0:
             save_weights(dp.unwrap(session.model), session.record.path / "checkpoints" / f"{name}.pt")

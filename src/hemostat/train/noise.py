@@ -27,6 +27,7 @@ class NoiseMeter:
         self._squares: list[torch.Tensor] = []
         self._scale = NoiseScale()
         self._first: tuple[float, int] | None = None
+        self._part_batch = 0
 
     def watch(self, model: torch.nn.Module) -> None:
         """Look at the gradients of every bucket of a DDP model before they are averaged."""
@@ -54,6 +55,7 @@ class NoiseMeter:
         """
         square = sum(float(part) for part in self._squares) if self._first is None else self._first[0]
         self._squares.clear()
+        self._part_batch, self._first = (self._first[1] if self._first else 0), None
         return square / loss_scale**2
 
     def update(self, part_square: float, whole_norm: float, window_samples: int, factor: float) -> None:
@@ -65,11 +67,11 @@ class NoiseMeter:
             window_samples: samples of the window over all ranks.
             factor: what the gradients were multiplied by, samples / count.
         """
-        first, self._first = self._first, None
         if self._num_ranks > 1:
             small_square, small_batch = part_square / self._num_ranks, window_samples / self._num_ranks
-        elif first is not None:
-            small_square, small_batch = part_square * (window_samples / first[1]) ** 2, float(first[1])
+        elif self._part_batch:
+            small_batch = float(self._part_batch)
+            small_square = part_square * (window_samples / small_batch) ** 2
         else:
             return
         self._scale.update(

@@ -20,6 +20,7 @@ class Outcome(msgspec.Struct, kw_only=True):
         train_s: from the first step to the end, evaluations included.
         wait_share: share of that time in which rank 0 waited for data.
         waited: the same as a verdict.
+        longest_wait_s: for one fetch.
         critical_batch: gradient noise scale in samples, where it could be measured.
         usd: money spent in `train_s`; None without a price.
     """
@@ -35,5 +36,6 @@ class Outcome(msgspec.Struct, kw_only=True):
     train_s: float = 0.0
     wait_share: float = 0.0
     waited: str = ""
+    longest_wait_s: float = 0.0
     critical_batch: float | None = None
     usd: float | None = None

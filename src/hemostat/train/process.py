@@ -12,7 +12,7 @@ from functools import partial
 import torch
 import torch.distributed as dist
 
-from hemostat.errors import EnvironmentFailure, RankFailureError
+from hemostat.errors import EnvironmentFailure, RankFailureError, UnknownNameError
 
 CONTROL_TIMEOUT_S = 600.0
 START_TIMEOUT_S = 120.0
@@ -87,7 +87,8 @@ class World:
         try:
             dist.monitored_barrier(self._control, datetime.timedelta(seconds=timeout_s), wait_all_ranks=True)
         except RuntimeError as error:
-            named = re.search(r"[Rr]anks? ([\d, ]+)", str(error))
+            # gloo says "[Rank 0]: Ranks 1, 2 failed to pass monitoredBarrier in 2000 ms" (rank 0), or names rank 0
+            named = re.search(r"Ranks? ([\d, ]+) failed", str(error))
             who = f"rank {named[1].strip(', ')}" if named else "another rank"
             raise RankFailureError(
                 f"rank {self.rank} waited {timeout_s:.0f} s, but {who} did not come"
@@ -135,8 +136,9 @@ class World:
             return
         for tensor in tensors:
             if tensor.is_floating_point():
-                self._guarded(partial(dist.all_reduce, tensor))
-                tensor.div_(self.num_ranks)
+                wide = tensor.double()  # so that equal values stay what they are, bit for bit
+                self._guarded(partial(dist.all_reduce, wide))
+                tensor.copy_(wide / self.num_ranks)
 
     def _guarded(self, collective: Callable[[], object]) -> None:
         try:
@@ -153,6 +155,8 @@ class World:
 
 
 def _pick_device(wanted: str | None, local_rank: int) -> torch.device:
+    if wanted not in (None, "cpu", "cuda"):
+        raise UnknownNameError("train.device", wanted, ("cpu", "cuda"))
     if wanted == "cpu" or (wanted is None and not torch.cuda.is_available()):
         return torch.device("cpu")
     if not torch.cuda.is_available():

@@ -5,20 +5,20 @@ from __future__ import annotations
 import os
 import sys
 import traceback
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from hemostat.blame import said, user_line
 from hemostat.config import decode
-from hemostat.errors import HemostatError, RecordError
+from hemostat.errors import FieldError, HemostatError, RecordError
 from hemostat.recipe import Devices
 from hemostat.task import load_task
 from hemostat.track import write_exit
 from hemostat.train.loop import train
 from hemostat.train.settings import TrainSettings
 
-_BATCH_KEYS = ("num_ranks", "global_batch", "micro_batch", "accumulation")
+_DEVICE_KEYS = Devices.__struct_fields__
 
 
 def split_values(values: Mapping[str, Any]) -> tuple[dict[str, Any], Devices, TrainSettings]:
@@ -33,8 +33,11 @@ def split_values(values: Mapping[str, Any]) -> tuple[dict[str, Any], Devices, Tr
         ({'lr': 0.1}, 64, 3)
     """
     rest = dict(values)
-    settings = decode(TrainSettings, rest.pop("train", {}), prefix="train.")
-    devices = decode(Devices, {name: rest.pop(name) for name in _BATCH_KEYS if name in rest})
+    engine = rest.pop("train", {})
+    if not isinstance(engine, Mapping):
+        raise FieldError("train", engine, "is a section, not a value", "Write it like --set train.seed=3.")
+    settings = decode(TrainSettings, engine, prefix="train.")
+    devices = decode(Devices, {name: rest.pop(name) for name in _DEVICE_KEYS if name in rest})
     return rest, devices, settings
 
 
@@ -48,9 +51,22 @@ def run_rank(spec: str, values: Mapping[str, Any]) -> int:
     Returns:
         The exit status of this rank.
     """
-    try:
+
+    def work() -> None:
         rest, devices, settings = split_values(values)
         train(load_task(spec, rest), devices, settings)
+
+    return as_rank(work)
+
+
+def as_rank(work: Callable[[], None]) -> int:
+    """Do a rank's work and leave exit.<rank>.json in the run directory, if a launcher named one.
+
+    Returns:
+        The exit status of this rank.
+    """
+    try:
+        work()
     except HemostatError as error:
         return _leave(error.exit_status, str(error))
     except KeyboardInterrupt:

@@ -9,6 +9,7 @@ from hemostat.errors import FieldError
 from hemostat.recipe import Base, Devices, Recipe, Stopper, convert
 from hemostat.train.process import World
 from hemostat.train.settings import TrainSettings
+from hemostat.units import format_number
 
 
 def resolve_recipe(base: Base, devices: Devices, num_samples: int, world: World) -> Recipe:
@@ -34,11 +35,22 @@ def resolve_recipe(base: Base, devices: Devices, num_samples: int, world: World)
             f"this job has {world.num_ranks} process{'es' * (world.num_ranks > 1)}",
             f"Run it with --nproc {devices.num_ranks}, or make a recipe for {world.num_ranks}.",
         )
+    if base.ema is not None:
+        raise FieldError("ema", base.ema, "the trainer keeps no average of the weights", "Leave it out.")
     base = msgspec.structs.replace(base, num_train_samples=num_samples)
     device = devices.device or (
         "cpu" if world.device.type == "cpu" else torch.cuda.get_device_name(world.device)
     )
-    return convert(base, msgspec.structs.replace(devices, num_ranks=world.num_ranks, device=device))
+    recipe = convert(base, msgspec.structs.replace(devices, num_ranks=world.num_ranks, device=device))
+    if recipe.is_sweep:
+        rates = ", ".join(format_number(rate) for rate in recipe.sweep)
+        raise FieldError(
+            "global_batch",
+            recipe.global_batch,
+            f"is {format_number(recipe.batch_ratio)} times the tuned batch, where no rule is sure; try lr in {rates}",
+            f"Give the best one with tuned_batch={recipe.global_batch}, or choose a rule: lr_rule=linear or sqrt.",
+        )
+    return recipe
 
 
 def new_stopper(recipe: Recipe) -> Stopper:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
@@ -9,8 +10,8 @@ from typing import Any, NamedTuple
 import torch
 
 from hemostat.data import TrainLoader
-from hemostat.errors import GuardStop
-from hemostat.task import to_device
+from hemostat.errors import GuardStop, TaskError
+from hemostat.task import evaluation_mode, to_device
 from hemostat.train.parallel import dp
 from hemostat.train.precision import Precision
 from hemostat.train.session import Session
@@ -49,15 +50,22 @@ def self_check(session: Session, compute: Compute) -> SelfCheck:
         GuardStop: the gradients differ by more than 1 %.
     """
     devices = [session.world.device] if session.world.device.type == "cuda" else []
-    with torch.random.fork_rng(devices=devices), _plain(session):
-        expected, unused = _one_process(session, compute)
-        session.find_unused(bool(unused))
-        with _plain(session):
+    try:
+        with torch.random.fork_rng(devices=devices), _plain(session):
+            expected, unused = _one_process(session, compute)
+            session.find_unused(bool(unused))
             seen = _all_ranks(session, compute)
+    except TaskError as error:
+        raise TaskError(
+            f"self-check, in evaluation mode: {error} "
+            "If it is right in training, skip the check: --set train.self_check=false."
+        ) from error
     _clear(session)
     norm = total_norm(list(expected.values()))
     if norm == 0.0:
         return SelfCheck(1.0, 0.0, unused)
+    if not math.isfinite(norm):
+        return SelfCheck(math.nan, math.nan, unused)  # the first step says what is not finite, and where
     apart = [seen[name] - grad if name in seen else grad for name, grad in expected.items()]
     check = SelfCheck(total_norm(list(seen.values())) / norm, total_norm(apart) / norm, unused)
     if not check.difference <= TOLERANCE:
@@ -72,10 +80,15 @@ def self_check(session: Session, compute: Compute) -> SelfCheck:
 def _one_process(session: Session, compute: Compute) -> tuple[dict[str, torch.Tensor], tuple[str, ...]]:
     model = dp.unwrap(session.model)
     samples = _window(session)
-    for micro in _loader(session, rank=0, num_ranks=1, accumulation=1):
+    items = 0.0
+    passes = -(-samples // session.recipe.micro_batch)  # one, unless memory is short
+    if passes > 1 and passes == session.world.num_ranks * _accumulation(session):
+        passes += 1  # another cut than that of the ranks, else a mean of means would agree with itself
+    for micro in _loader(session, rank=0, num_ranks=1, accumulation=passes):
         loss_sum, count = compute(model, to_device(micro.data, session.world.device))
         (loss_sum / samples).backward()  # type: ignore[no-untyped-call]
-        factor = samples / float(count) if float(count) else 0.0
+        items += float(count)
+    factor = samples / items if items else 0.0
     named = [(name, param) for name, param in model.named_parameters() if param.requires_grad]
     grads = {name: param.grad * factor for name, param in named if param.grad is not None}
     _clear(session)
@@ -84,7 +97,7 @@ def _one_process(session: Session, compute: Compute) -> tuple[dict[str, torch.Te
 
 def _all_ranks(session: Session, compute: Compute) -> dict[str, torch.Tensor]:
     world = session.world
-    accumulation = min(2, session.recipe.accumulation)
+    accumulation = _accumulation(session)
     for micro in _loader(session, rank=world.rank, num_ranks=world.num_ranks, accumulation=accumulation):
         with dp.accumulating(session.model, micro.last):
             loss_sum, count = compute(session.model, to_device(micro.data, world.device))
@@ -93,6 +106,12 @@ def _all_ranks(session: Session, compute: Compute) -> dict[str, torch.Tensor]:
     factor = _window(session) / count if count else 0.0
     model = dp.unwrap(session.model)
     return {name: param.grad * factor for name, param in model.named_parameters() if param.grad is not None}
+
+
+def _accumulation(session: Session) -> int:
+    """Micro-batches of a rank in the check: two where the run accumulates, more where memory asks for it."""
+    share = -(-_window(session) // session.world.num_ranks)
+    return max(min(2, session.recipe.accumulation), -(-share // session.recipe.micro_batch))
 
 
 def _window(session: Session) -> int:
@@ -109,16 +128,15 @@ def _loader(session: Session, *, rank: int, num_ranks: int, accumulation: int) -
 def _clear(session: Session) -> None:
     for param in session.model.parameters():
         param.grad = None
+    session.noise.part_square(1.0)  # what the hook saw here belongs to no step
 
 
 @contextmanager
 def _plain(session: Session) -> Iterator[None]:
-    precision, model = session.precision, session.model
-    was_training = model.training
+    precision = session.precision
     session.precision = Precision("fp32", session.world.device)
-    model.eval()
     try:
-        yield
+        with evaluation_mode(dp.unwrap(session.model)):
+            yield
     finally:
         session.precision = precision
-        session.model.train(was_training)

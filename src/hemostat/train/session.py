@@ -16,7 +16,7 @@ import torch
 
 from hemostat.config import to_plain
 from hemostat.data import EvalLoader, Feed, MicroBatch, Source, TrainLoader
-from hemostat.errors import GuardStop, HemostatWarning, RecordError, TaskError
+from hemostat.errors import GuardStop, HemostatWarning, RankFailureError, RecordError, TaskError
 from hemostat.recipe import Base, Devices, Verdict
 from hemostat.task import to_device
 from hemostat.track import collect_provenance
@@ -119,11 +119,11 @@ class Session:
         self.loader = self.new_loader()
         self.noise = NoiseMeter(self.world.num_ranks)
         self._guard = LoopGuard(self.world.num_ranks)
-        self._wrap(model.to(self.world.device), find_unused=False)
-        self.precision = Precision(self.settings.precision or self.recipe.precision, self.world.device)
         params = [param for param in model.parameters() if param.requires_grad]
         if not params:
             raise TaskError("the model has no parameter that requires a gradient. Nothing can be trained.")
+        self._wrap(model.to(self.world.device), find_unused=False)
+        self.precision = Precision(self.settings.precision or self.recipe.precision, self.world.device)
         if optimizer is None:
             optimizer = build_optimizer(self.recipe.optimizer, params, optimizer_settings(self.recipe))
             base_lr = self.recipe.lr
@@ -168,6 +168,10 @@ class Session:
         self._updater.allow_other_steps()
         self.control.interrupt.remove()
         self._conclude(error)
+        if error is None and self.control.interrupted:
+            error = RankFailureError(
+                self.stop_reason
+            )  # recorded, not raised: the loop ended as it was asked to
         try:
             self.record.header(lambda: {"summary": msgspec.to_builtins(self.outcome)})
             self.record.close(error)
@@ -249,8 +253,8 @@ class Session:
 
     def drain(self) -> tuple[float, float]:
         """This rank's loss sum and count of the window so far; both start again at 0."""
-        loss_sum = math.fsum(map(float, self._losses))
-        count = math.fsum(map(float, self._counts))
+        loss_sum = sum(map(float, self._losses))  # not fsum, which raises on infinities of both signs
+        count = sum(map(float, self._counts))
         self._losses.clear()
         self._counts.clear()
         return loss_sum, count
@@ -273,12 +277,14 @@ class Session:
             self.noise.update(part_square, update.grad_norm, micro.window_samples, factor)
             self._skips_in_a_row = 0
         else:
-            self._skipped(micro, count)
+            self._skipped(micro, loss_sum, count)
         if stop_reason:
             self.stop_reason = stop_reason
 
-    def _skipped(self, micro: MicroBatch, count: float) -> None:
+    def _skipped(self, micro: MicroBatch, loss_sum: float, count: float) -> None:
         self.skipped_steps += 1
+        if math.isfinite(loss_sum) and self.precision.loss_scale > 1.0:
+            return  # fp16 is still looking for its scale, which halves at each of these
         if count <= 0:
             return  # nothing was asked to be learnt in this window; not a fault
         bad = nonfinite_samples(self._source, self.loader.feed, micro.position - micro.window_samples)
@@ -303,8 +309,9 @@ class Session:
             data, rank=self.world.rank, num_ranks=self.world.num_ranks, micro_batch=self.recipe.micro_batch
         )
         with self.autocast():
-            self.outcome.final = evaluate(dp.unwrap(self.model), loader, measure, self.world)
-        return self.outcome.final
+            values = evaluate(dp.unwrap(self.model), loader, measure, self.world)
+        self.outcome.final = values
+        return values
 
     def judge(self, value: float) -> Verdict:
         """Feed the monitored metric to early stopping and plateau halving; call it on all ranks.
@@ -345,6 +352,7 @@ class Session:
         outcome.train_s = time.perf_counter() - self.started_s if last else 0.0
         outcome.wait_share = waits.share(outcome.train_s)
         outcome.waited = waits.verdict(outcome.train_s)
+        outcome.longest_wait_s = waits.max_wait_s
         outcome.critical_batch = self.noise.critical_batch
         if self.usd_per_hour is not None:
             outcome.usd = self.usd_per_hour * outcome.train_s / 3600

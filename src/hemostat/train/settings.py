@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from hemostat.config import Config
+from hemostat.errors import FieldError
 
 
 class TrainSettings(Config, frozen=True, kw_only=True):
     """Settings under `[train]` in TOML and `--set train.NAME=VALUE`; `None` is derived.
 
     Attributes:
-        seed: of the weights, the order and the augmentations.
+        seed: of the weights and of the order.
         device: "cpu" or "cuda"; None takes an accelerator where there is one.
         precision: "fp32", "bf16" or "fp16"; None asks the recipe.
         self_check: compare one step at N ranks with one process before training.
@@ -33,3 +34,12 @@ class TrainSettings(Config, frozen=True, kw_only=True):
     instance: str | None = None
     record: bool = True
     save: bool = True
+
+    def __post_init__(self) -> None:
+        """Counts are counts."""
+        for name, least in (("num_threads", 1), ("max_skips", 0)):
+            value = getattr(self, name)
+            if value is not None and value < least:
+                raise FieldError(
+                    f"train.{name}", value, f"must be {least} or more", "Leave it out for the default."
+                )

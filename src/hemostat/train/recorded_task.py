@@ -1,0 +1,70 @@
+"""The task of a recorded run: found again, built with the recorded values, and compared with what was recorded."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+from hemostat.blame import shown
+from hemostat.errors import TaskError
+from hemostat.task import LoadedTask, load_task
+from hemostat.track import RunRecord, collect_provenance
+
+
+def load_recorded_task(record: RunRecord, spec: str | None = None) -> LoadedTask:
+    """Load the task that a run was trained with.
+
+    Args:
+        record: the run; run.json has the file, the class and the values of the fields.
+        spec: "file.py:Class" to use in place of the recorded one, as after a move.
+
+    Raises:
+        TaskError: the run has no task, or its file is gone.
+        UsageError: the file does not fit the values any more.
+    """
+    task = record.header.get("task")
+    if not isinstance(task, dict) or "spec" not in task:
+        raise TaskError(
+            f"run {record.id} was not made from a task file. It cannot be judged or rebuilt from here."
+        )
+    return load_task(spec or _where(record, str(task["spec"])), task.get("values", {}))
+
+
+def _where(record: RunRecord, spec: str) -> str:
+    name, _, cls = spec.rpartition(":")
+    origin = record.header.get("provenance", {}).get("cwd")  # the folder of the task file
+    known = record.header.get("task_file", {}).get("path")
+    places = [known, str(Path(origin) / Path(name).name) if origin else None, name]
+    for place in places:
+        if place and Path(place).is_file():
+            return f"{place}:{cls}"
+    commit = _commit(record.header)
+    again = f" It was at commit {commit[:12]}: git checkout {commit[:12]}." if commit else ""
+    raise TaskError(
+        f"the task file of run {record.id}, {name}, is not there any more.{again} "
+        f"Or name another place: --task FILE.py:{cls}."
+    )
+
+
+def task_file(path: Path) -> dict[str, str]:
+    """What run.json keeps to find a task file again and to see whether it has changed."""
+    return {"path": str(path), "sha256": hashlib.sha256(path.read_bytes()).hexdigest()}
+
+
+def task_changes(record: RunRecord, loaded: LoadedTask) -> list[str]:
+    """Sentences about what differs between now and the run: the task file, the commit."""
+    notes = []
+    before = record.header.get("task_file", {}).get("sha256")
+    if before is not None and before != task_file(loaded.path)["sha256"]:
+        notes.append(f"{shown(loaded.path)} has changed since the run")
+    then, now = _commit(record.header), _commit({"provenance": collect_provenance(loaded.path.parent)})
+    if then and now and then != now:
+        notes.append(f"the code is at commit {now[:7]}, the run was at {then[:7]}")
+    return notes
+
+
+def _commit(header: dict[str, Any]) -> str | None:
+    git = header.get("provenance", {}).get("git", {})
+    commit = git.get("commit")
+    return commit if isinstance(commit, str) else None

@@ -1,0 +1,84 @@
+import json
+import subprocess
+
+import pytest
+
+from hemostat.errors import FieldError, TaskError
+from hemostat.task import load_task
+from hemostat.track import collect_provenance, create_run, load_run, update_run
+from hemostat.train.recorded_task import load_recorded_task, task_changes, task_file
+
+TASK = """
+import torch, hemostat
+
+class Line(hemostat.Task):
+    width: int = 3
+    def model(self): return torch.nn.Linear(self.width, 1)
+    def train_data(self): return [torch.zeros(self.width)]
+    def loss(self, output, target): return output.sum(), 1
+"""
+
+
+@pytest.fixture
+def record(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "code"
+    folder.mkdir()
+    (folder / "line.py").write_text(TASK)
+    for words in (["init", "-q"], ["add", "."], ["commit", "-qm", "one"]):
+        subprocess.run(["git", "-c", "user.name=a", "-c", "user.email=a@b", *words], cwd=folder, check=True)
+    loaded = load_task("code/line.py:Line", {"width": 5})
+    path = create_run(tmp_path / "runs", "one", {})
+    update_run(
+        path,
+        task={"spec": loaded.spec, "values": {"width": 5}},
+        task_file=task_file(loaded.path),
+        provenance=collect_provenance(folder),
+    )
+    return load_run(tmp_path / "runs", "one")
+
+
+def test_the_task_comes_back_with_its_values_from_another_folder(record, tmp_path, monkeypatch):
+    assert record.header["task"]["spec"] == "code/line.py:Line"
+    monkeypatch.chdir(tmp_path.parent)
+    loaded = load_recorded_task(record)
+    assert loaded.task.width == 5
+    assert task_changes(record, loaded) == []
+
+
+def test_a_run_recorded_without_the_path_of_the_file(record):
+    del record.header["task_file"]
+    assert load_recorded_task(record).task.width == 5
+
+
+def test_changes_are_said(record, tmp_path):
+    path = tmp_path / "code" / "line.py"
+    path.write_text(TASK + "\n# more\n")
+    subprocess.run(
+        ["git", "-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qam", "two"],
+        cwd=path.parent,
+        check=True,
+    )
+    notes = task_changes(record, load_recorded_task(record))
+    assert notes[0] == "code/line.py has changed since the run"
+    assert notes[1].startswith("the code is at commit ") and len(notes) == 2
+
+
+def test_a_file_that_is_gone(record, tmp_path):
+    path = tmp_path / "code" / "line.py"
+    moved = path.rename(tmp_path / "other.py")
+    commit = json.loads((record.path / "run.json").read_text())["provenance"]["git"]["commit"]
+    with pytest.raises(
+        TaskError, match=rf"line.py, is not there any more.*git checkout {commit[:12]}.*--task"
+    ):
+        load_recorded_task(record)
+    assert load_recorded_task(record, f"{moved}:Line").task.width == 5
+
+
+def test_a_run_of_something_else(record):
+    record.header["task"] = "my own loop"
+    with pytest.raises(TaskError, match="not made from a task file"):
+        load_recorded_task(record)
+    record.header["task"] = {"spec": "code/line.py:Line", "values": {"width": "wide"}}
+    with pytest.raises(FieldError, match="width='wide'"):
+        load_recorded_task(record)

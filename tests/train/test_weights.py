@@ -1,0 +1,101 @@
+import time
+
+import pytest
+import torch
+
+from hemostat.errors import RecordError, TaskError, UnknownNameError, UsageError
+from hemostat.track import RunRecord, write_exit
+from hemostat.train.checkpoint import save_weights
+from hemostat.train.weights import Weights, fit_weights, read_weights
+
+
+@pytest.fixture
+def run(tmp_path):
+    path = tmp_path / "run"
+    for name in ("best", "last"):
+        torch.manual_seed(len(name) + ord(name[0]))
+        save_weights(torch.nn.Linear(3, 2), path / "checkpoints" / f"{name}.pt")
+    write_exit(path, 0, 0, "")
+    return RunRecord(path, {"summary": {"best": 0.5, "best_step": 7, "steps": 9}})
+
+
+def test_best_and_last(run):
+    best, last = read_weights(run), read_weights(run, "last")
+    assert (best.name, best.step, last.name, last.step) == ("best", 7, "last", 9)
+    assert not torch.equal(best.state["weight"], last.state["weight"])
+    model = torch.nn.Linear(3, 2)
+    fit_weights(model, best, "it")
+    assert torch.equal(model.weight, best.state["weight"])
+    with pytest.raises(UnknownNameError, match="best, last"):
+        read_weights(run, "worst")
+
+
+def test_a_run_never_judged_gives_its_last(run):
+    (run.path / "checkpoints" / "best.pt").unlink()
+    with pytest.raises(UsageError, match=r"has no best checkpoint.*--checkpoint last"):
+        read_weights(run)  # its summary has a best value, so a file is missing
+    unjudged = RunRecord(run.path, {"summary": {"steps": 9}})
+    assert read_weights(unjudged).name == "last"
+    with pytest.raises(UsageError, match="never judged"):
+        read_weights(unjudged, "best")
+
+
+def test_half_a_checkpoint_is_not_taken(run):
+    path = run.path / "checkpoints" / "best.pt"
+    whole = path.read_bytes()
+    for size in (0, 10, len(whole) // 2, len(whole) - 1):
+        path.write_bytes(whole[:size])
+        with pytest.raises(RecordError, match=r"best\.pt"):
+            read_weights(run)
+    path.unlink()
+    (run.path / "checkpoints" / "best.pt.123.tmp").write_bytes(whole[:100])
+    with pytest.raises(
+        RecordError, match=r"was being written when the run ended; best\.pt\.123\.tmp is half"
+    ):
+        read_weights(run)
+
+
+def test_one_wrong_bit_is_seen(run):
+    path = run.path / "checkpoints" / "best.pt"
+    data = bytearray(path.read_bytes())
+    data[data.find(read_weights(run).state["weight"].numpy().tobytes())] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(RecordError, match="checksum"):
+        read_weights(run)
+
+
+class Evil:
+    def __reduce__(self):
+        return (print, ("unpickled",))
+
+
+def test_nothing_but_tensors_is_unpickled(run, capsys):
+    path = run.path / "checkpoints" / "best.pt"
+    for content, said in [
+        ({"weight": Evil()}, "cannot be read as weights"),
+        ({"weight": 3}, "something else"),
+    ]:
+        torch.save(content, path)
+        with pytest.raises(RecordError, match=said):
+            read_weights(run)
+    assert "unpickled" not in capsys.readouterr().out
+
+
+def test_without_checkpoints_it_says_why(run):
+    for path in (run.path / "checkpoints").iterdir():
+        path.unlink()
+    with pytest.raises(
+        UsageError, match=r"\(done\) has no checkpoints. Train again without train.save=false"
+    ):
+        read_weights(run)
+    fresh = RunRecord(run.path.parent / "fresh", {"created": time.time()})
+    fresh.path.mkdir()
+    with pytest.raises(UsageError, match="still running"):
+        read_weights(fresh)
+
+
+def test_weights_that_do_not_fit(run):
+    with pytest.raises(TaskError, match="do not fit the task's model: size mismatch for weight"):
+        fit_weights(torch.nn.Linear(4, 2), read_weights(run), "run x")
+    with pytest.raises(TaskError, match="Missing key"):
+        fit_weights(torch.nn.Linear(3, 2), Weights({}, "best", None), "run x")
