@@ -156,3 +156,18 @@ def test_a_value_that_rounds_up_takes_the_next_unit(render, value, text):
 @pytest.mark.parametrize("value", [0, 1, 12345, 1e15])
 def test_no_printed_quantity_is_longer_than_a_column(render, value):
     assert 0 < len(render(value)) <= 30
+
+
+@pytest.mark.parametrize(
+    ("value", "error", "text"),
+    [
+        (0.5, 0.1, "0.50 ± 0.10"),
+        (-2.345678, 0.00123, "-2.3457 ± 0.0012"),
+        (98765.0, 4321.0, "98765 ± 4321"),
+        (0.25, 0.0, "0.25 ± 0"),
+        (float("nan"), float("nan"), "nan ± nan"),
+        (1e-9, 1e-15, "1e-09 ± 1e-15"),
+    ],
+)
+def test_a_figure_shows_the_digits_that_its_error_allows(value, error, text):
+    assert units.format_plus_minus(value, error) == text

@@ -161,3 +161,16 @@ def format_number(value: float) -> str:
         ['0.0001', '0.1', '1024', '0.002828', '1.25e-07']
     """
     return f"{value:.4g}" if abs(value) < 1e4 else f"{value:.10g}"
+
+
+def format_plus_minus(value: float, error: float) -> str:
+    """A figure with its standard error, with two digits of the error.
+
+    Examples:
+        >>> format_plus_minus(0.97222, 0.00867), format_plus_minus(1234.5, 250.0), format_plus_minus(1.0, 0.0)
+        ('0.9722 ± 0.0087', '1234 ± 250', '1 ± 0')
+    """
+    digits = max(0, 1 - math.floor(math.log10(error))) if 0 < error < math.inf else 0
+    if digits > 7 or not 0 < error < math.inf:
+        return f"{value:.6g} ± {error:.2g}"
+    return f"{value:.{digits}f} ± {error:.{digits}f}"

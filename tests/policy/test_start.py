@@ -34,6 +34,7 @@ def loaded(code: str, modules: tuple[str, ...]) -> list[str]:
         (COMMAND.format(["runs", "--help"]), HEAVY),
         (COMMAND.format(["recipe", "--help"]), HEAVY),
         (COMMAND.format(["train", "--help"]), HEAVY),
+        (COMMAND.format(["evaluate", "--help"]), HEAVY),
     ],
 )
 def test_nothing_heavy_is_loaded(code, modules):
