@@ -167,21 +167,6 @@ class LossDoor:
         """Forget what the torchmetrics objects have seen since the last `finish_metrics`."""
         self._figures.reset()
 
-    def rows(self, loss: Loss) -> list[Pairs] | None:
-        """Loss and metrics of each row of a batch that was computed; None where rows cannot be told apart.
-
-        With `step` they cannot: only the task knows how its mean came about.
-
-        Args:
-            loss: from `compute`.
-        """
-        if self.kind == "step":
-            return None
-        try:
-            return list(row_pairs(self.task, loss.output, loss.target))
-        except TaskError:
-            return None
-
     def finish_metrics(self) -> dict[str, float]:
         """Values of the torchmetrics objects since the last call; every rank must call it at one point."""
         return self._figures.finish()
