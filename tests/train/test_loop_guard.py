@@ -49,6 +49,7 @@ def test_a_loop_over_epochs_is_refused_after_the_first():
     [
         (lambda loss: loss.repeat(3), r"shape \(3,\). Give a 0-d tensor"),
         (lambda loss: loss.item(), "type float. Give a 0-d tensor"),
+        (lambda loss: loss.detach(), r"without a gradient. Leave out detach\(\)"),
     ],
 )
 def test_a_loss_that_is_no_sum_is_refused(wrong, text):
@@ -62,6 +63,52 @@ def test_a_second_backward_on_one_batch_is_refused():
         for batch in session.steps():
             session.backward(loss_of(session, batch), len(batch[0]))
             session.backward(loss_of(session, batch), len(batch[0]))
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [
+        (torch.ones(3), r"count of shape \(3,\). Give its sum"),
+        (float("nan"), "count=nan: must be a number"),
+        (-1, "count=-1: must be a number"),
+        ("8", "count='8': must be a number"),
+    ],
+)
+def test_a_count_that_is_none_is_refused(count, text):
+    with open_session() as session, pytest.raises(TaskError, match=text):
+        for batch in session.steps():
+            session.backward(loss_of(session, batch), count)
+
+
+@pytest.mark.parametrize("count", [8, 8.0, torch.tensor(8)])
+def test_counts_of_any_kind_are_taken(count):
+    with open_session() as session:
+        for batch in session.steps():
+            session.backward(loss_of(session, batch), count)
+    assert session.applied_steps == 4
+
+
+LINE = torch.nn.Linear(3, 1)
+
+
+@pytest.mark.parametrize(
+    ("model", "optimizer", "base", "text"),
+    [
+        (torch.nn.Linear, None, Base(), "model is the class Linear"),
+        (LINE, torch.optim.SGD, Base(), "optimizer is the class SGD"),
+        (LINE, "sgd", Base(), "optimizer is a str"),
+        (
+            LINE,
+            torch.optim.SGD(torch.nn.Linear(3, 1).parameters(), lr=0.1),
+            Base(),
+            "no parameter of the model",
+        ),
+        (LINE, None, {"lr": 0.1}, "base is a dict"),
+    ],
+)
+def test_what_no_session_can_be_built_of_is_named(model, optimizer, base, text):
+    with pytest.raises(TaskError, match=text):
+        Session(model, optimizer, TensorDataset(torch.ones(4, 3)), base, settings=QUIET)
 
 
 def make_sgd(params) -> torch.optim.Optimizer:
@@ -93,7 +140,7 @@ def test_with_several_ranks_the_loss_must_come_from_the_watched_model():
     guard, model = LoopGuard(num_ranks=2), torch.nn.Linear(1, 1)
     guard.watch(model)
     loss = model(torch.ones(1, 1)).sum()
-    guard.before_backward(loss)
+    guard.before_backward(loss, 1)
     guard.hand_out()
     with pytest.raises(TaskError, match=r"not computed by session\.model"):
-        guard.before_backward(loss)
+        guard.before_backward(loss, 1)

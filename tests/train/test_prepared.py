@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, TensorDataset
 
-from hemostat.errors import TaskError
+from hemostat.errors import TaskError, UnknownNameError
 from hemostat.recipe import Devices
 from hemostat.train import TrainSettings, prepare
 
@@ -100,6 +100,20 @@ def test_a_batch_without_backward_is_an_error_at_the_end_of_an_epoch_too():
             if number < 2:
                 step(session, model, batch)
     session.close()
+
+
+def test_a_with_block_around_it_is_no_second_run():
+    session, model, _, loader = prepared(epochs=1)
+    with session:
+        for batch in loader:
+            step(session, model, batch)
+    session.close()
+    assert session.outcome.steps == 3
+
+
+def test_an_unknown_field_is_named():
+    with pytest.raises(UnknownNameError, match=r"prepare='epoch'.*Did you mean 'epochs'"):
+        prepared(epoch=3)
 
 
 SCRIPT = """

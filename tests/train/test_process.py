@@ -1,3 +1,7 @@
+import re
+import subprocess
+import sys
+
 import pytest
 import torch
 
@@ -37,3 +41,29 @@ def test_seeding_repeats():
     first = torch.rand(3)
     seed_everything(5)
     assert torch.equal(first, torch.rand(3))
+
+
+TWO_SESSIONS = """
+import torch
+from hemostat import Base, Session
+from hemostat.train import TrainSettings
+
+for _ in range(2):
+    torch.manual_seed(0)
+    data = torch.utils.data.TensorDataset(torch.randn(8, 2))
+    base = Base(lr=0.1, tuned_batch=4)
+    with Session(torch.nn.Linear(2, 1), None, data, base, settings=TrainSettings(record=False)) as session:
+        for (inputs,) in session.steps():
+            session.backward(session.model(inputs).square().sum(), len(inputs))
+    print(f"loss {session.last.loss:.9f} of rank {session.world.rank}")
+"""
+
+
+def test_two_sessions_one_after_the_other_in_one_job(tmp_path):
+    (tmp_path / "script.py").write_text(TWO_SESSIONS)
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone"]
+    done = subprocess.run([*command, "script.py"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    for rank in range(2):
+        first, second = re.findall(rf"loss (\S+) of rank {rank}", done.stdout)
+        assert first == second

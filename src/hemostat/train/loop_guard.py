@@ -1,12 +1,55 @@
-"""`LoopGuard`: what a loop over a session can do wrong, each with the line that mends it."""
+"""What a loop over a session can do wrong, from its arguments on, each with the line that mends it."""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
 
 from hemostat.errors import TaskError
+from hemostat.recipe import Base
+
+
+def check_given(model: Any, optimizer: Any, base: Any) -> None:
+    """Refuse what a session cannot be built of.
+
+    Raises:
+        TaskError: no module, no optimizer over its parameters, or no `Base`.
+    """
+    if not isinstance(model, torch.nn.Module):
+        raise TaskError(f"model is {_named(model)}. Give a torch.nn.Module object.")
+    if not isinstance(base, Base):
+        raise TaskError(f"base is {_named(base)}. Give hemostat.Base(lr=..., tuned_batch=..., epochs=...).")
+    if optimizer is None:
+        return
+    if not isinstance(optimizer, torch.optim.Optimizer):
+        raise TaskError(
+            f"optimizer is {_named(optimizer)}. Give one that was built over model.parameters(), or None and "
+            f"Base(optimizer=...)."
+        )
+    mine = {id(param) for param in model.parameters()}
+    if not any(id(param) in mine for group in optimizer.param_groups for param in group["params"]):
+        raise TaskError(
+            "optimizer holds no parameter of the model: nothing would be trained. Build it over model.parameters()."
+        )
+
+
+def _named(value: Any) -> str:
+    return f"the class {value.__name__}" if isinstance(value, type) else f"a {type(value).__name__}"
+
+
+def _check_count(count: Any) -> None:
+    """Of a tensor only the shape is looked at, because its value may lie on a device."""
+    if isinstance(count, torch.Tensor):
+        if count.dim():
+            raise TaskError(
+                f"session.backward was given a count of shape {tuple(count.shape)}. Give its sum, count.sum()."
+            )
+    elif isinstance(count, bool) or not isinstance(count, (int, float)) or not 0 <= count < math.inf:
+        raise TaskError(
+            f"count={count!r}: must be a number from 0 on, or a 0-d tensor. Give how many terms the sum has."
+        )
 
 
 class LoopGuard:
@@ -52,11 +95,11 @@ class LoopGuard:
         """A batch goes to the loop."""
         self._forwarded = False
 
-    def before_backward(self, loss_sum: Any) -> None:
+    def before_backward(self, loss_sum: Any, count: Any) -> None:
         """Check what `backward` was called with.
 
         Raises:
-            TaskError: no sum, another model than the session's, or gradients that were cleared.
+            TaskError: no sum, no count, another model than the session's, or gradients that were cleared.
         """
         if not isinstance(loss_sum, torch.Tensor) or loss_sum.dim():
             is_tensor = isinstance(loss_sum, torch.Tensor)
@@ -64,6 +107,12 @@ class LoopGuard:
             raise TaskError(
                 f"session.backward was given a loss {what}. Give a 0-d tensor: the sum, loss.sum()."
             )
+        if not loss_sum.requires_grad:
+            raise TaskError(
+                "session.backward was given a loss without a gradient. Leave out detach() and no_grad()."
+            )
+        if type(count) is not int or count < 0:
+            _check_count(count)
         if self._num_ranks > 1 and not self._forwarded:
             raise TaskError(
                 "the loss was not computed by session.model, so the ranks would drift apart. Call that one."

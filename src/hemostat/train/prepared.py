@@ -10,8 +10,9 @@ from typing import Any, NamedTuple
 import torch
 
 from hemostat.data import Source, num_micro_batches
-from hemostat.errors import TaskError
+from hemostat.errors import TaskError, UnknownNameError
 from hemostat.recipe import Base, Devices
+from hemostat.train.loop_guard import check_given
 from hemostat.train.own_optimizer import read_off
 from hemostat.train.session import Session
 from hemostat.train.settings import TrainSettings
@@ -45,7 +46,7 @@ def prepare(
 
     The optimizer's kind and rate and the DataLoader's batch are read off; the rate stays constant unless
     `schedule` is given. The batch is the global one: ranks share it. The run ends at `session.close()`, or when
-    the process does.
+    the process does. A torch scheduler has no place in such a run: `schedule`, `warmup_steps` and `eta_min` have.
 
     Args:
         model: the module to train.
@@ -71,10 +72,14 @@ def prepare(
         >>> session.last.number, session.last.lr
         (6, 0.1)
     """
+    check_given(model, optimizer, Base())
     source = train_data if isinstance(train_data, Source) else Source(train_data, "train_data")
     known: dict[str, Any] = {"schedule": "constant"} | read_off(optimizer)
     if source.declared_batch is not None:
         known["tuned_batch"] = source.declared_batch
+    unknown = [name for name in base if name not in Base.__struct_fields__]
+    if unknown:
+        raise UnknownNameError("prepare", unknown[0], Base.__struct_fields__)
     session = Session(model, optimizer, source, Base.from_text(known | base), devices, settings)
     session.__enter__()
     atexit.register(_close_at_exit, session)

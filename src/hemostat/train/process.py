@@ -8,9 +8,12 @@ import random
 import re
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch.distributed import PrefixStore  # type: ignore[attr-defined]
+from torch.distributed.rendezvous import rendezvous
 
 from hemostat.errors import EnvironmentFailure, RankFailureError, UnknownNameError
 
@@ -30,6 +33,8 @@ class World:
         local_rank: rank on this host; it picks the device and nothing else.
         device: where the model and its batches live.
     """
+
+    _num_joined = 0  # groups that this process has opened
 
     def __init__(
         self, *, rank: int = 0, num_ranks: int = 1, local_rank: int = 0, device: str | None = None
@@ -66,13 +71,15 @@ class World:
         backend = "nccl" if self.device.type == "cuda" else "gloo"
         if not dist.is_initialized():
             try:
-                dist.init_process_group(backend, timeout=datetime.timedelta(seconds=CONTROL_TIMEOUT_S))
+                timeout = datetime.timedelta(seconds=CONTROL_TIMEOUT_S)
+                dist.init_process_group(backend, timeout=timeout, **_meeting_place(World._num_joined))
             except (dist.DistNetworkError, dist.DistStoreError, ValueError) as error:
                 where = f"{os.environ.get('MASTER_ADDR')}:{os.environ.get('MASTER_PORT')}"
                 raise EnvironmentFailure(
                     f"rank {self.rank} could not meet the others at {where}: {error}"
                 ) from None
             self._owns_group = True
+            World._num_joined += 1
         self._control = dist.new_group(backend="gloo", timeout=datetime.timedelta(seconds=CONTROL_TIMEOUT_S))
         self.barrier(START_TIMEOUT_S)
 
@@ -152,6 +159,14 @@ class World:
             dist.destroy_process_group()
             self._owns_group = False
         self._control = None
+
+
+def _meeting_place(number: int) -> dict[str, Any]:
+    """Where the ranks meet; a later session of the same job would find the addresses of the first one there."""
+    if number == 0:
+        return {}  # as the environment says
+    store, rank, num_ranks = next(rendezvous("env://"))
+    return {"store": PrefixStore(f"session{number}", store), "rank": rank, "world_size": num_ranks}
 
 
 def _pick_device(wanted: str | None, local_rank: int) -> torch.device:

@@ -24,7 +24,7 @@ from hemostat.train.control import ControlVote
 from hemostat.train.evaluate import Measure, evaluate
 from hemostat.train.guards import nonfinite_samples
 from hemostat.train.header import hardware, recipe_header
-from hemostat.train.loop_guard import LoopGuard
+from hemostat.train.loop_guard import LoopGuard, check_given
 from hemostat.train.noise import NoiseMeter
 from hemostat.train.outcome import Outcome
 from hemostat.train.own_optimizer import fill_base
@@ -102,6 +102,7 @@ class Session:
         settings: TrainSettings | None = None,
         world: World | None = None,
     ) -> None:
+        check_given(model, optimizer, base)
         self.settings = settings or TrainSettings()
         self.world = world or World.from_environment(self.settings.device)
         self._source = train_data if isinstance(train_data, Source) else Source(train_data, "train_data")
@@ -151,7 +152,9 @@ class Session:
         self.outcome = Outcome(monitor=base.monitor)
 
     def __enter__(self) -> Session:
-        """The header is written and signals are noted from here on."""
+        """The header is written and signals are noted from here on; a run that is open already stays as it is."""
+        if self._guard.open:
+            return self
         self._guard.open = True
         self._updater.refuse_other_steps()
         self.record.header(self._header)
@@ -166,6 +169,7 @@ class Session:
             return
         self._guard.open = False
         self._updater.allow_other_steps()
+        self.loader.close()
         self.control.interrupt.remove()
         self._conclude(error)
         if error is None and self.control.interrupted:
@@ -234,7 +238,7 @@ class Session:
                 "session.backward was called without a batch from session.steps(). "
                 "Call it once a batch, with the sum of all its losses."
             )
-        self._guard.before_backward(loss_sum)
+        self._guard.before_backward(loss_sum, count)
         self.accumulate(loss_sum, count, micro)
         self._micro = None
         self.at_window_end = micro.last
@@ -306,7 +310,11 @@ class Session:
             measure: (model, batch) -> name: (sum, count).
         """
         loader = EvalLoader(
-            data, rank=self.world.rank, num_ranks=self.world.num_ranks, micro_batch=self.recipe.micro_batch
+            data,
+            rank=self.world.rank,
+            num_ranks=self.world.num_ranks,
+            micro_batch=self.recipe.micro_batch,
+            workers=self.settings.workers,
         )
         with self.autocast():
             values = evaluate(dp.unwrap(self.model), loader, measure, self.world)
@@ -378,4 +386,5 @@ class Session:
             num_ranks=self.world.num_ranks,
             total_samples=self.recipe.total_samples,
         )
-        return TrainLoader(self._source, msgspec.structs.replace(feed, **changes))
+        changed = msgspec.structs.replace(feed, **changes)
+        return TrainLoader(self._source, changed, workers=self.settings.workers)
