@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hemostat.data import PERMUTATION, Order
+from hemostat.data import Order
+from hemostat.data.order import PERMUTATION
 from hemostat.errors import FieldError
 
 

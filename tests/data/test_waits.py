@@ -2,7 +2,7 @@
 
 import pytest
 
-from hemostat.data import Waits
+from hemostat.data.waits import Waits
 
 
 @pytest.mark.parametrize(

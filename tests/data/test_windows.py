@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hemostat.data import Feed, num_micro_batches, windows
-from hemostat.data.windows import share
+from hemostat.data import Feed, num_micro_batches
+from hemostat.data.windows import share, windows
 from hemostat.errors import FieldError, TaskError
 
 

@@ -11,6 +11,7 @@ BLANKET = {"Exception", "BaseException"}
 # where an exception leaves its thread or its process; each has one handler, and nothing is lost there
 BOUNDARIES = {
     "src/hemostat/data/prefetch.py": "the read-ahead thread hands it to the consumer, which raises it",
+    "src/hemostat/data/worker.py": "a worker process sends it to its parent, which raises it",
     "src/hemostat/train/rank.py": "a rank writes it into its exit file and ends with the status",
 }
 

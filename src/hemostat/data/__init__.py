@@ -1,21 +1,21 @@
-"""Feeding the ranks: the order, the shares, the fetch, the waits."""
+"""Feeding the ranks: the order, the shares, the fetch, who reads, the waits."""
 
+from hemostat.data.choose import Workers
 from hemostat.data.fetch import Source
-from hemostat.data.loader import EvalLoader, MicroBatch, TrainLoader
-from hemostat.data.order import PERMUTATION, Order
-from hemostat.data.waits import Waits
-from hemostat.data.windows import Feed, Window, num_micro_batches, windows
+from hemostat.data.jobs import MicroBatch
+from hemostat.data.loader import EvalLoader, TrainLoader
+from hemostat.data.order import Order
+from hemostat.data.reading import sample_rng
+from hemostat.data.windows import Feed, num_micro_batches
 
 __all__ = [
-    "PERMUTATION",
     "EvalLoader",
     "Feed",
     "MicroBatch",
     "Order",
     "Source",
     "TrainLoader",
-    "Waits",
-    "Window",
+    "Workers",
     "num_micro_batches",
-    "windows",
+    "sample_rng",
 ]

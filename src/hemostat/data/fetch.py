@@ -20,6 +20,8 @@ from torch.utils.data import (
 from torch.utils.data import default_collate as torch_collate
 
 from hemostat.blame import said, user_line
+from hemostat.data.choose import Choice
+from hemostat.data.reading import READING
 from hemostat.errors import HemostatWarning, TaskError
 
 Fetch = Callable[[Tensor], Any]
@@ -39,6 +41,7 @@ class Source:
         num_samples: its length.
         fetch: int64 tensor of shape (n,) -> a batch of n samples.
         declared_batch: `batch_size` of the DataLoader, in samples, if it was one; the recipe decides.
+        choice: who reads it, once that was measured.
 
     Raises:
         TaskError: iterable, empty, or not a data set; the message says how to mend it.
@@ -52,6 +55,7 @@ class Source:
 
     def __init__(self, dataset: Any, role: str = "train_data") -> None:
         self.role = role
+        self.choice: Choice | None = None
         self.declared_batch = dataset.batch_size if isinstance(dataset, DataLoader) else None
         dataset, collate = _unwrap(dataset, role)
         self.dataset = dataset
@@ -101,7 +105,8 @@ def _unwrap(dataset: Any, role: str) -> tuple[Any, Collate | None]:
         )
     if dataset.num_workers:
         warnings.warn(
-            f"{role}: num_workers={dataset.num_workers} is not used; one thread reads ahead where that helps",
+            f"{role}: num_workers={dataset.num_workers} is not used: who reads is measured at the start. "
+            f"To decide it yourself: --set train.workers.num={dataset.num_workers}",
             HemostatWarning,
             stacklevel=2,
         )
@@ -188,9 +193,11 @@ def _from_getitem(dataset: Any, collate: Collate | None, role: str) -> Fetch:
         wanted = indices.tolist()
         samples: list[Any] = []
         append = samples.append
+        place = READING.cell
         index = -1
         try:
             for index in wanted:
+                place[0] = index
                 append(dataset[index])
         except Exception as error:  # noqa: BLE001 - the user's code may raise anything
             _blame(error, role, f"sample {index}")

@@ -2,54 +2,23 @@
 
 from __future__ import annotations
 
-import statistics
-from collections.abc import Callable, Iterator
-from time import perf_counter
-from typing import Any, Final, NamedTuple
+from collections.abc import Iterator
+from typing import Any, Final
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
-from hemostat.data.fetch import Fetch, Source
+from hemostat.data.choose import Workers
+from hemostat.data.delivery import Delivery
+from hemostat.data.fetch import Source
+from hemostat.data.jobs import Job, MicroBatch
 from hemostat.data.order import Order
-from hemostat.data.prefetch import ReadAhead
 from hemostat.data.waits import Waits
 from hemostat.data.windows import Feed, Window, ceil_div, num_micro_batches, share, windows
 from hemostat.errors import FieldError
 
 BLOCK_POSITIONS: Final = 4096  # the permutation costs 0.08 us a position in blocks, 3 us one by one
-PROBE_FETCHES: Final = 8
-READ_AHEAD_FROM_S: Final = 150e-6  # a hop between threads costs 40 to 50 us, so cheaper fetches stay here
-
-
-class MicroBatch(NamedTuple):
-    """What one rank computes on before it looks for the next one.
-
-    Attributes:
-        data: a tree of tensors, as the data set gives it.
-        num_samples: real samples in it on this rank; 0 marks a filler that must weigh nothing.
-        window_samples: real samples of the whole window, over all ranks.
-        last: the last micro-batch of its window.
-        position: samples consumed by all ranks once this window has been applied.
-    """
-
-    data: Any
-    num_samples: int
-    window_samples: int
-    last: bool
-    position: int
-
-
-class _Job(NamedTuple):
-    """A micro-batch that has not been fetched yet."""
-
-    indices: Tensor
-    num_samples: int
-    window_samples: int
-    last: bool
-    position: int
 
 
 class TrainLoader:
@@ -63,6 +32,7 @@ class TrainLoader:
         dataset: a data set, a DataLoader, or a `Source`.
         feed: sizes, seed and rank.
         start_samples: samples that all ranks together have consumed already.
+        workers: who reads; left out, the first batches are measured.
 
     Attributes:
         waits: how long the consumer waited.
@@ -80,7 +50,9 @@ class TrainLoader:
         [(2, False, 4), (2, True, 4), (2, False, 8), (2, True, 8), (2, True, 10)]
     """
 
-    def __init__(self, dataset: Any, feed: Feed, *, start_samples: int = 0) -> None:
+    def __init__(
+        self, dataset: Any, feed: Feed, *, start_samples: int = 0, workers: Workers | None = None
+    ) -> None:
         source = dataset if isinstance(dataset, Source) else Source(dataset, "train_data")
         feed.check(source.num_samples)
         if start_samples < 0:
@@ -91,11 +63,16 @@ class TrainLoader:
         self.num_samples = source.num_samples
         self.waits = Waits()
         self._order = Order(source.num_samples, feed.seed)
+        self._delivery = Delivery(source, feed.seed, workers or Workers(), self.waits)
 
     def __iter__(self) -> Iterator[MicroBatch]:
-        return _deliver(self._jobs(), self.source.fetch, self.waits)
+        return self._delivery.batches(self._jobs())
 
-    def _jobs(self) -> Iterator[_Job]:
+    def close(self) -> None:
+        """End the threads and processes of unfinished iterations; batches that were handed out stay valid."""
+        self._delivery.close()
+
+    def _jobs(self) -> Iterator[Job]:
         for block in self._blocks():
             indices = torch.from_numpy(self._block_indices(block))
             used = 0
@@ -109,7 +86,7 @@ class TrainLoader:
                 for part in range(parts):
                     start, stop = share(mine, part, parts)
                     chosen = own[start:stop] if stop > start else own[:1]
-                    yield _Job(chosen, stop - start, size, part == parts - 1, window.position)
+                    yield Job(chosen, window.epoch, stop - start, size, part == parts - 1, window.position)
 
     def _blocks(self) -> Iterator[list[Window]]:
         """Runs of windows of one epoch, about `BLOCK_POSITIONS` samples of this rank; the first is short."""
@@ -148,6 +125,7 @@ class EvalLoader:
         micro_batch: rows in a batch of one rank.
         rank: this rank, among the data-parallel ones.
         num_ranks: number of data-parallel ranks.
+        workers: who reads; left out, the first batches are measured.
 
     Raises:
         TaskError: the data set cannot be used or is empty.
@@ -159,7 +137,15 @@ class EvalLoader:
         [[([0, 1], 2), ([0], 0)], [([2, 3], 2), ([4], 1)]]
     """
 
-    def __init__(self, dataset: Any, *, micro_batch: int, rank: int = 0, num_ranks: int = 1) -> None:
+    def __init__(
+        self,
+        dataset: Any,
+        *,
+        micro_batch: int,
+        rank: int = 0,
+        num_ranks: int = 1,
+        workers: Workers | None = None,
+    ) -> None:
         self.source = dataset if isinstance(dataset, Source) else Source(dataset, "val_data")
         if micro_batch < 1:
             raise FieldError("micro_batch", micro_batch, "must be at least 1", "Give a positive number.")
@@ -170,15 +156,20 @@ class EvalLoader:
         self.num_ranks = num_ranks
         self.num_samples = self.source.num_samples
         self.waits = Waits()
+        self._delivery = Delivery(self.source, 0, workers or Workers(), self.waits)
 
     def __len__(self) -> int:
         """Number of batches, the same on every rank."""
         return ceil_div(ceil_div(self.num_samples, self.num_ranks), self.micro_batch)
 
     def __iter__(self) -> Iterator[MicroBatch]:
-        return _deliver(self._jobs(), self.source.fetch, self.waits)
+        return self._delivery.batches(self._jobs())
 
-    def _jobs(self) -> Iterator[_Job]:
+    def close(self) -> None:
+        """End the threads and processes of unfinished iterations; batches that were handed out stay valid."""
+        self._delivery.close()
+
+    def _jobs(self) -> Iterator[Job]:
         bounds = [share(self.num_samples, rank, self.num_ranks) for rank in range(self.num_ranks)]
         sizes = [high - low for low, high in bounds]
         low, high = bounds[self.rank]
@@ -190,52 +181,4 @@ class EvalLoader:
             position += over_all
             start, stop = low + done, min(low + done + self.micro_batch, high)
             indices = torch.arange(start, stop) if stop > start else filler
-            yield _Job(indices, max(0, stop - start), over_all, number == len(self) - 1, position)
-
-
-def _fetched(job: _Job, fetch: Fetch) -> MicroBatch:
-    return MicroBatch(fetch(job[0]), job[1], job[2], job[3], job[4])
-
-
-def _deliver(jobs: Iterator[_Job], fetch: Fetch, waits: Waits) -> Iterator[MicroBatch]:
-    """Fetch here at first; where that proves dear, let a thread read ahead."""
-    costs: list[float] = []
-    asked = perf_counter()
-    for job in jobs:
-        began = perf_counter()
-        batch = _fetched(job, fetch)
-        ended = perf_counter()
-        waits.add(ended - asked, ended - began)
-        yield batch
-        if len(costs) < PROBE_FETCHES:
-            costs.append(ended - began)
-            if len(costs) == PROBE_FETCHES and statistics.median(costs) > READ_AHEAD_FROM_S:
-                break
-        asked = perf_counter()
-    else:
-        return
-    yield from _deliver_ahead(jobs, fetch, waits)
-
-
-def _deliver_ahead(jobs: Iterator[_Job], fetch: Fetch, waits: Waits) -> Iterator[MicroBatch]:
-    ahead = ReadAhead(_make(jobs, fetch))
-    try:
-        while True:
-            asked = perf_counter()
-            made = next(ahead, None)
-            if made is None:
-                return
-            batch, fetch_s = made
-            waits.add(perf_counter() - asked, fetch_s)
-            yield batch
-    finally:
-        ahead.close()
-
-
-def _make(jobs: Iterator[_Job], fetch: Fetch) -> Callable[[], tuple[MicroBatch, float]]:
-    def make() -> tuple[MicroBatch, float]:
-        job = next(jobs)
-        began = perf_counter()
-        return _fetched(job, fetch), perf_counter() - began
-
-    return make
+            yield Job(indices, 0, max(0, stop - start), over_all, number == len(self) - 1, position)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from hemostat.config import Config
+from hemostat.data import Workers
 from hemostat.errors import FieldError
 
 
@@ -20,6 +21,7 @@ class TrainSettings(Config, frozen=True, kw_only=True):
         usd_per_hour: price of all devices together; None looks at `instance`.
         instance: a name of the price table, such as "p4d.24xlarge".
         record: keep the run in `.hemostat/runs`.
+        workers: who reads the data: the training thread, threads or processes; measured where left out.
         save: write `checkpoints/best.pt` and `checkpoints/last.pt`.
     """
 
@@ -33,6 +35,7 @@ class TrainSettings(Config, frozen=True, kw_only=True):
     usd_per_hour: float | None = None
     instance: str | None = None
     record: bool = True
+    workers: Workers = Workers()
     save: bool = True
 
     def __post_init__(self) -> None:

@@ -1,0 +1,150 @@
+"""Who reads the data: the training thread, threads or processes, decided by what the first batches cost."""
+
+from __future__ import annotations
+
+import io
+import os
+import sqlite3
+import sys
+from typing import Any, Final, Literal, NamedTuple
+
+from hemostat.config import Config
+from hemostat.errors import FieldError, UnknownNameError
+
+MODES: Final = ("none", "threads", "processes")
+CHEAP_S: Final = 150e-6  # a hop between threads costs 40 to 50 us, so cheaper fetches stay here
+CHEAP_SHARE: Final = 0.03
+DEAR_S: Final = 3e-3  # a hop between processes is worth it from here on
+GAIN: Final = 1.3  # of two threads over one; below it they hold the GIL against each other
+_MARGIN: Final = 1.5  # readers per reader that is needed on average
+_MOST: Final = 16
+
+
+class Workers(Config, frozen=True, kw_only=True):
+    """Who reads ahead, under `[train.workers]` in TOML and `--set train.workers.NAME=VALUE`.
+
+    Attributes:
+        mode: "none" (the training thread reads), "threads" or "processes"; None measures and chooses.
+        num: threads or processes of one rank; None derives it from the cores and the speed of the step.
+        depth: batches that may be ready or under way with threads; None is twice their number.
+        stall_s: a reader that has not answered for so long is named and replaced; None is 30 s, or 20 fetches
+            where those last longer.
+    """
+
+    mode: Literal["none", "threads", "processes"] | None = None
+    num: int | None = None
+    depth: int | None = None
+    stall_s: float | None = None
+
+    def check(self) -> None:
+        """Refuse what cannot be meant.
+
+        Raises:
+            FieldError: a number that breaks a rule.
+            UnknownNameError: a mode that is not known.
+        """
+        if self.mode is not None and self.mode not in MODES:
+            raise UnknownNameError("workers.mode", self.mode, MODES)
+        for name in ("num", "depth", "stall_s"):
+            value = getattr(self, name)
+            if value is not None and not value > 0:
+                raise FieldError(f"workers.{name}", value, "must be above 0", "Leave it out to derive it.")
+        if self.mode == "processes" and not hasattr(os, "fork"):
+            raise FieldError("workers.mode", "processes", "needs fork, which is not here", "Use threads.")
+
+
+class Choice(NamedTuple):
+    """Who reads, and why, in one sentence."""
+
+    mode: str
+    num: int
+    why: str
+
+
+class Measured(NamedTuple):
+    """What the first batches of a run have shown.
+
+    Attributes:
+        fetch_s: median of one batch in the training thread.
+        step_s: median from a batch to the next request, that is, the work of the step.
+        gain: throughput of two threads over one; None where that was not looked at.
+        repeats: two readings of the same samples were equal.
+        handle: name of an open file in the data set, else "".
+    """
+
+    fetch_s: float
+    step_s: float
+    gain: float | None = None
+    repeats: bool = True
+    handle: str = ""
+
+
+def is_cheap(seen: Measured) -> bool:
+    """No reading ahead pays."""
+    return seen.fetch_s <= max(CHEAP_S, CHEAP_SHARE * seen.step_s)
+
+
+def choose(seen: Measured, most: int) -> Choice:
+    """The rule of docs/data.md.
+
+    Args:
+        seen: what was measured.
+        most: readers that the cores allow.
+
+    Examples:
+        >>> choose(Measured(fetch_s=40e-6, step_s=2e-3), most=4)
+        Choice(mode='none', num=0, why='a batch costs 40 us, less than handing it over')
+        >>> choose(Measured(fetch_s=35e-3, step_s=10e-3, gain=1.9), most=4).why
+        'a batch costs 35 ms, two threads read 1.9 times as fast as one'
+        >>> choose(Measured(fetch_s=35e-3, step_s=10e-3, gain=0.9), most=4)[:2]
+        ('processes', 4)
+    """
+    cost = f"a batch costs {_short(seen.fetch_s)}"
+    if is_cheap(seen):
+        small = seen.fetch_s <= CHEAP_S
+        return Choice("none", 0, f"{cost}, {'less than handing it over' if small else 'under 3 % of a step'}")
+    need = max(1, min(most, _MOST, int(_MARGIN * seen.fetch_s / max(seen.step_s, 1e-9)) + 1))
+    if seen.handle:
+        return Choice("threads", 1, f"{cost}; one reader only, as {seen.handle} holds an open file")
+    parallel = (seen.gain or 1.0) >= GAIN
+    if parallel and seen.repeats:
+        if need == 1:
+            return Choice(
+                "threads", 1, f"{cost}, and one thread keeps up with steps of {_short(seen.step_s)}"
+            )
+        return Choice("threads", need, f"{cost}, two threads read {seen.gain:.2g} times as fast as one")
+    why = (
+        f"{cost} of work that holds the GIL"
+        if seen.repeats
+        else f"{cost}, and reading the same samples twice gave other values (random, or not thread-safe)"
+    )
+    if seen.fetch_s >= DEAR_S and hasattr(os, "fork"):
+        return Choice("processes", need, why)
+    return Choice("threads", 1, f"{why}; too cheap for processes")
+
+
+def readers_allowed() -> int:
+    """Threads or processes that one rank may use: the cores less one per rank, shared by the ranks here."""
+    cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else (os.cpu_count() or 1)
+    ranks = max(1, int(os.environ.get("LOCAL_WORLD_SIZE", "1") or 1))
+    return max(2 if ranks == 1 else 1, (cores - ranks) // ranks)
+
+
+def open_handle(dataset: Any) -> str:
+    """Name of an attribute that holds an open file, whose position threads and forks would share; else ""."""
+    values = getattr(dataset, "__dict__", {})
+    for name, value in values.items():
+        kind = type(value).__module__.partition(".")[0]
+        if isinstance(value, io.IOBase | sqlite3.Connection) or kind in (
+            "h5py",
+            "zipfile",
+            "tarfile",
+            "lmdb",
+        ):
+            return f"{type(dataset).__name__}.{name}"
+    inner = values.get("dataset")
+    return open_handle(inner) if inner is not None else ""
+
+
+def _short(seconds: float) -> str:
+    return f"{seconds * 1e3:.3g} ms" if seconds >= 1e-3 else f"{seconds * 1e6:.3g} us"

@@ -1,0 +1,164 @@
+"""From planned batches to fetched ones: in this thread, in threads or in processes, measured at the start."""
+
+from __future__ import annotations
+
+import statistics
+import zlib
+from collections.abc import Iterable, Iterator
+from time import perf_counter
+from typing import Any, Final
+
+import numpy as np
+import torch
+
+from hemostat.data.choose import Choice, Measured, Workers, choose, is_cheap, open_handle, readers_allowed
+from hemostat.data.fetch import Source
+from hemostat.data.jobs import Job, MicroBatch
+from hemostat.data.prefetch import ReadAhead
+from hemostat.data.processes import Processes
+from hemostat.data.reading import READING
+from hemostat.data.ring import num_bytes
+from hemostat.data.waits import Waits
+
+PROBE_FETCHES: Final = 8
+PROBE_S: Final = 0.5  # for reading in this thread, and again for reading with two
+_STALL_S: Final = 30.0
+_STALL_FETCHES: Final = 20
+
+
+class Delivery:
+    """Delivers the jobs of one loader; what was chosen stays with the source, for its next loader.
+
+    Args:
+        source: where the samples come from.
+        seed: for `sample_rng`.
+        workers: who reads; None in its `mode` measures.
+        waits: where the times are added up.
+    """
+
+    def __init__(self, source: Source, seed: int, workers: Workers, waits: Waits) -> None:
+        workers.check()
+        self._source = source
+        self._seed = seed
+        self._workers = workers
+        self._waits = waits
+        self._pools: list[ReadAhead[Job, tuple[MicroBatch, float]] | Processes] = []
+        self._fetch_s = 0.0
+        self._slot_bytes = 0
+
+    def batches(self, jobs: Iterator[Job]) -> Iterator[MicroBatch]:
+        """The micro-batches of `jobs`, in order."""
+        choice = self._choice()
+        if choice is None:
+            yield from self._probe(jobs)
+            choice = self._choice()
+            if choice is None:
+                return  # it ended before there was a choice to make
+        if choice.mode == "none":
+            yield from self._here(jobs)
+            return
+        pool = self._pool(choice, jobs)
+        self._pools.append(pool)
+        waits = self._waits
+        try:
+            while True:
+                asked = perf_counter()
+                made = next(pool, None)
+                if made is None:
+                    return
+                waits.add(perf_counter() - asked, made[1])
+                yield made[0]
+        finally:
+            pool.close()
+            if pool in self._pools:
+                self._pools.remove(pool)
+
+    def close(self) -> None:
+        """End all threads and processes of iterations that were left unfinished."""
+        while self._pools:
+            self._pools.pop().close()
+
+    def _choice(self) -> Choice | None:
+        mode, num = self._workers.mode, self._workers.num
+        if mode is not None:
+            return Choice(mode, num or readers_allowed(), "as set")
+        found = self._source.choice
+        return found._replace(num=num) if found is not None and num is not None else found
+
+    def _here(self, jobs: Iterable[Job]) -> Iterator[MicroBatch]:
+        fetch, add, reading, clock = self._source.fetch, self._waits.add, READING, perf_counter
+        asked = clock()
+        for job in jobs:
+            reading.seed, reading.epoch = self._seed, job[1]  # another loader may have read meanwhile
+            began = clock()
+            batch = MicroBatch(fetch(job[0]), job[2], job[3], job[4], job[5])
+            ended = clock()
+            add(ended - asked, ended - began)
+            yield batch
+            asked = clock()
+
+    def _run(self, job: Job) -> tuple[MicroBatch, float]:
+        READING.seed, READING.epoch = self._seed, job.epoch
+        began = perf_counter()
+        data = self._source.fetch(job.indices)
+        return job.filled(data), perf_counter() - began
+
+    def _pool(
+        self, choice: Choice, jobs: Iterator[Job]
+    ) -> ReadAhead[Job, tuple[MicroBatch, float]] | Processes:
+        stall_s = self._workers.stall_s or max(_STALL_S, _STALL_FETCHES * self._fetch_s)
+        if choice.mode == "threads":
+            return ReadAhead(jobs, self._run, choice.num, self._workers.depth, stall_s)
+        return Processes(jobs, self._source, self._seed, choice.num, 2 * self._slot_bytes, stall_s)
+
+    def _probe(self, jobs: Iterator[Job]) -> Iterator[MicroBatch]:
+        """Deliver the first batches from here; then read them again with two threads, and choose."""
+        costs: list[float] = []
+        steps: list[float] = []
+        kept: list[tuple[Job, int]] = []
+        while len(costs) < PROBE_FETCHES and (sum(costs) < PROBE_S or len(costs) < 2):
+            asked = perf_counter()
+            job = next(jobs, None)
+            if job is None:
+                return
+            batch, fetch_s = self._run(job)
+            self._waits.add(perf_counter() - asked, fetch_s)
+            costs.append(fetch_s)
+            kept.append((job, checksum(batch.data)))
+            self._slot_bytes = max(self._slot_bytes, num_bytes(batch.data) if fetch_s > 1e-3 else 0)
+            given = perf_counter()
+            yield batch
+            steps.append(perf_counter() - given)
+        self._fetch_s = statistics.median(costs)
+        seen = Measured(self._fetch_s, statistics.median(steps))
+        handle = open_handle(self._source.dataset)
+        if not is_cheap(seen) and not handle:
+            began = perf_counter()
+            gain, repeats = self._with_two(kept, sum(costs))
+            self._waits.wait_s += perf_counter() - began
+            seen = seen._replace(gain=gain, repeats=repeats)
+        self._source.choice = choose(seen._replace(handle=handle), readers_allowed())
+
+    def _with_two(self, kept: list[tuple[Job, int]], alone_s: float) -> tuple[float, bool]:
+        """Throughput of two threads over that of this one on the same batches, and whether they came out equal."""
+        pool = ReadAhead(iter([job for job, _ in kept]), self._run, num_threads=2, depth=len(kept))
+        began = perf_counter()
+        try:
+            found = [checksum(batch.data) for batch, _ in pool]
+        finally:
+            pool.close()
+        gain = alone_s / (perf_counter() - began)
+        return gain, found == [told for _, told in kept]
+
+
+def checksum(tree: Any) -> int:
+    """A number that tells two readings of the same samples apart; only tensors and arrays count."""
+    if isinstance(tree, torch.Tensor):
+        tree = tree.detach().cpu().contiguous().flatten().view(torch.uint8).numpy()
+    if isinstance(tree, np.ndarray):
+        return 0 if tree.dtype.hasobject else zlib.crc32(np.ascontiguousarray(tree).tobytes())
+    if isinstance(tree, dict):
+        tree = list(tree.values())
+    if isinstance(tree, list | tuple):
+        return hash(tuple(map(checksum, tree)))
+    return 0

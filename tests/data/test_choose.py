@@ -1,0 +1,61 @@
+"""Who reads: the rule of the page, its reasons, and the settings that overrule it."""
+
+import sqlite3
+
+import pytest
+
+from hemostat.data import Workers
+from hemostat.data.choose import Measured, choose, open_handle, readers_allowed
+from hemostat.errors import FieldError, UnknownNameError
+
+
+@pytest.mark.parametrize(
+    ("seen", "mode", "num", "why"),
+    [
+        (Measured(40e-6, 0.0), "none", 0, "less than handing it over"),
+        (Measured(1e-3, 0.1), "none", 0, "under 3 % of a step"),
+        (Measured(35e-3, 0.0, 1.9), "threads", 8, "1.9 times as fast"),
+        (Measured(35e-3, 20e-3, 1.9), "threads", 3, "1.9 times as fast"),
+        (Measured(35e-3, 80e-3, 1.9), "threads", 1, "one thread keeps up"),
+        (Measured(35e-3, 0.0, 0.85), "processes", 8, "holds the GIL"),
+        (Measured(1e-3, 0.0, 0.85), "threads", 1, "too cheap for processes"),
+        (Measured(35e-3, 0.0, 1.9, repeats=False), "processes", 8, "gave other values"),
+        (Measured(35e-3, 0.0, None, handle="Rows.file"), "threads", 1, "Rows.file holds an open file"),
+    ],
+)
+def test_the_rule(seen, mode, num, why):
+    choice = choose(seen, most=8)
+    assert (choice.mode, choice.num) == (mode, num)
+    assert why in choice.why
+
+
+def test_open_files_are_found_in_wrapped_data_sets_too(tmp_path):
+    class Rows:
+        pass
+
+    rows, outer = Rows(), Rows()
+    outer.dataset = rows
+    assert open_handle(outer) == ""
+    rows.file = (tmp_path / "x").open("wb")
+    assert open_handle(outer) == "Rows.file"
+    rows.file.close()
+    rows.file = sqlite3.connect(":memory:")
+    assert open_handle(rows) == "Rows.file"
+    rows.file.close()
+
+
+def test_ranks_share_the_cores(monkeypatch):
+    monkeypatch.delenv("LOCAL_WORLD_SIZE", raising=False)
+    alone = readers_allowed()
+    assert alone >= 2
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "1000")
+    assert readers_allowed() == 1
+
+
+def test_settings_that_cannot_be_meant():
+    with pytest.raises(UnknownNameError, match=r"workers\.mode='thread'.*Did you mean 'threads'"):
+        Workers(mode="thread").check()
+    for name in ("num", "depth", "stall_s"):
+        with pytest.raises(FieldError, match=rf"workers\.{name}=0"):
+            Workers(**{name: 0}).check()
+    Workers(mode="processes", num=2, depth=4, stall_s=1.5).check()
