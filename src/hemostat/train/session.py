@@ -170,7 +170,6 @@ class Session:
         self._guard.open = False
         self._updater.allow_other_steps()
         self.loader.close()
-        self.loader.close()
         self.control.interrupt.remove()
         self._conclude(error)
         if error is None and self.control.interrupted:
