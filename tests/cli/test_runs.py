@@ -191,6 +191,18 @@ def test_samples_of_the_last_evaluations(root, capsys):
     assert (status, "hemostat runs show last --samples" in err) == (2, True)
 
 
+def test_compare(root, capsys):
+    make(root, "20261130-1200-aaaaa")
+    make(root, "20261130-1201-bbbbb", seed=4)
+    status, out, _ = call(capsys, "compare", "aaaaa", "bbbbb")
+    assert status == 0 and len(out.splitlines()) <= 12
+    assert "seed" in out and "20261130-1201-bbbbb" in out
+    status, out, err = call(capsys, "compare", "aaaaa", "last", "--json", "--plot")
+    assert (status, json.loads(out)["differ"]) == (0, {"seed": [3, 4]})
+    assert err == "wrote .hemostat/runs/compare.png\n" and (root / "compare.png").stat().st_size > 1000
+    assert len(call(capsys)[1].splitlines()) == 3  # the picture is no run
+
+
 def test_reindex(root, capsys):
     make(root, "20261130-1200-aaaaa")
     call(capsys)
@@ -205,6 +217,10 @@ def test_reindex(root, capsys):
         (("show", "zzz"), "run='zzz': is not known."),
         (("list", "x"), "list takes no run. Write `hemostat runs show x`."),
         (("--num", "-1"), ""),
+        (("compare", "aaaaa"), "compare needs two runs or more"),
+        (("compare", "aaaaa", "zzz"), "run='zzz': is not known."),
+        (("show", "aaaaa", "aaaaa"), "Write `hemostat runs compare aaaaa aaaaa`."),
+        (("show", "aaaaa", "--plot"), "--plot belongs to compare"),
         (("--runs", "/dev/null"), None),
     ],
 )

@@ -15,15 +15,20 @@ from hemostat.track import RunRecord, list_runs, load_run
 from hemostat.units import format_count, format_number, format_plus_minus, format_seconds, format_usd
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-_ACTIONS = ("list", "show")
+_ACTIONS = ("list", "show", "compare")
 _SHOWN = 10
 _EVALUATIONS = 2
 
 
 @app.command()
 def runs(
-    action: Annotated[str, typer.Argument(help="list, or show")] = "list",
-    run: Annotated[str | None, typer.Argument(help="for show: run id, a unique part of it, or last")] = None,
+    action: Annotated[str, typer.Argument(help="list, show, or compare")] = "list",
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[RUN]...", help="run ids, unique parts of them, or last; compare takes several"
+        ),
+    ] = None,
     root: Annotated[Path, typer.Option("--runs", help="folder of all runs")] = Path(".hemostat/runs"),
     num: Annotated[
         int | None,
@@ -34,23 +39,50 @@ def runs(
         bool, typer.Option("--samples", help="for show: what the task's show() returned")
     ] = False,
     json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
-    why: Annotated[bool, typer.Option("--why", help="for show: how each value came about")] = False,
+    plot: Annotated[
+        bool, typer.Option("--plot", help="for compare: draw compare.png in the folder of all runs")
+    ] = False,
+    why: Annotated[
+        bool, typer.Option("--why", help="show: how values came about; compare: all that differ")
+    ] = False,
 ) -> None:
     """Which commit, data and parameters gave which result?"""
     if action not in _ACTIONS:
         raise UnknownNameError("action", action, _ACTIONS)
+    names = names or []
+    if plot and action != "compare":
+        raise UsageError("--plot belongs to compare. Write `hemostat runs compare A B --plot`.")
+    if samples and action != "show":
+        raise UsageError("--samples belongs to one run. Write `hemostat runs show last --samples`.")
     if action == "list":
-        if run is not None:
-            raise UsageError(f"run={run!r}: list takes no run. Write `hemostat runs show {run}`.")
-        if samples:
-            raise UsageError("--samples belongs to one run. Write `hemostat runs show last --samples`.")
+        if names:
+            raise UsageError(f"run={names[0]!r}: list takes no run. Write `hemostat runs show {names[0]}`.")
         print(_listing(root, list_runs(root, rebuild=reindex), _SHOWN if num is None else num, json))
         return
-    record = load_run(root, run or "last")
+    if action == "compare":
+        _compare([load_run(root, name) for name in names], root, {"json": json, "plot": plot, "why": why})
+        return
+    if len(names) > 1:
+        raise UsageError(f"show takes one run. Write `hemostat runs compare {' '.join(names)}`.")
+    record = load_run(root, names[0] if names else "last")
     if samples:
         print(_samples(record, _EVALUATIONS if num is None else num, json))
         return
     print(_as_json(record) if json else "\n".join(_page(record, why)))
+
+
+def _compare(records: list[RunRecord], root: Path, show: dict[str, bool]) -> None:
+    from hemostat.report import compare_lines, compare_runs, draw_compare
+
+    compared = compare_runs(records)
+    print(
+        json_text.dumps(compared, indent=1)
+        if show["json"]
+        else "\n".join(compare_lines(compared, show["why"]))
+    )
+    if show["plot"]:
+        path = draw_compare(records, root / "compare.png")
+        typer.echo(f"wrote {path}", err=show["json"])
 
 
 def _listing(root: Path, found: list[RunRecord], num: int, as_json: bool) -> str:

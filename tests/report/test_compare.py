@@ -1,0 +1,100 @@
+import json
+import math
+
+import pytest
+from matplotlib import image
+
+from hemostat.errors import UsageError
+from hemostat.report import compare_lines, compare_runs, draw_compare
+from hemostat.track import Recorder, create_run, load_run, update_run, write_exit
+
+
+def make(root, run_id, *, lr, batch, points, monitor="val_loss", **fields):
+    path = create_run(root, run_id, {})
+    with Recorder(path, 0) as recorder:
+        for samples, value in points:
+            recorder.log(samples // batch, samples, {"val_loss": value, "loss": value + 1})
+    update_run(
+        path,
+        task={"spec": "digits.py:Digits", "values": {"lr": 0.1, "width": 64}},
+        recipe=[{"field": "lr", "value": lr}, {"field": "global_batch", "value": batch}],
+        seed=0,
+        summary={
+            "monitor": monitor,
+            "best": min(value for _, value in points),
+            "train_s": 60.0 * batch,
+            "usd": 0.5,
+        },
+        **fields,
+    )
+    write_exit(path, 0, 0, "")
+    return load_run(root, run_id)
+
+
+@pytest.fixture
+def pair(tmp_path):
+    first = make(tmp_path, "first", lr=0.1, batch=32, points=[(320, 2.0), (640, 1.0), (1280, 0.5)])
+    second = make(tmp_path, "second", lr=0.2, batch=64, points=[(640, 1.5), (1280, 0.75), (2560, 0.25)])
+    return [first, second]
+
+
+def test_what_differs_and_how_they_did_at_equal_samples(pair):
+    compared = compare_runs(pair)
+    assert compared["differ"] == {"lr": [0.1, 0.2], "global_batch": [32, 64]}
+    assert compared["metric"] == "val_loss"
+    assert compared["at"] == [
+        {"samples": 640, "values": [1.0, 1.5]},
+        {"samples": 1280, "values": [0.5, 0.75]},
+    ]
+    assert compared["best"] == [0.5, 0.25] and compared["final"] == [0.5, 0.25]
+    assert compared["samples"] == [1280, 2560]
+
+
+def test_the_table(pair):
+    pair[1].add_evaluation(
+        "e", {"split": "test", "figures": {"test_loss": {"value": 0.3, "standard_error": 0.02}}}
+    )
+    assert compare_lines(compare_runs(pair)) == [
+        "                   first   second",
+        "lr                 0.1     0.2",
+        "global_batch       32      64",
+        "val_loss at 640    1       1.5",
+        "val_loss at 1.28k  0.5     0.75",
+        "best val_loss      0.5     0.25",
+        "test_loss                  0.300 ± 0.020",
+        "samples            1.28k   2.56k",
+        "time               32m00s  1h04m",
+        "cost               $0.50   $0.50",
+    ]
+
+
+def test_many_differences_are_counted(tmp_path):
+    points = [(32, 1.0)]
+    runs = [
+        make(tmp_path, name, lr=0.1, batch=32, points=points, settings={f"s{i}": number for i in range(6)})
+        for number, name in enumerate(("a", "b"))
+    ]
+    short, full = compare_lines(compare_runs(runs)), compare_lines(compare_runs(runs), full=True)
+    assert short[-1] == "and 2 more values differ: --why" and len(short) <= 12
+    assert sum(line.startswith("train.s") for line in full) == 6
+
+
+def test_equal_runs_and_runs_that_say_little(tmp_path):
+    same = [make(tmp_path, name, lr=0.1, batch=32, points=[(32, math.nan)]) for name in ("a", "b")]
+    assert compare_lines(compare_runs(same))[-1] == "no recorded value differs"
+    json.dumps(compare_runs(same), allow_nan=False)
+    create_run(tmp_path, "bare", {"note": "by hand", "recipe": ["x"], "hardware": 3, "task": "loop"})
+    bare = load_run(tmp_path, "bare")
+    lines = compare_lines(compare_runs([same[0], bare, bare]))
+    assert "bare" in lines[0] and any("digits.py" in line for line in lines)
+    with pytest.raises(UsageError, match="two runs"):
+        compare_runs([bare])
+    with pytest.raises(UsageError, match="nothing to draw"):
+        draw_compare([bare, bare], tmp_path / "x.png")
+
+
+def test_the_picture_has_a_line_for_each_run(pair, tmp_path):
+    path = draw_compare(pair, tmp_path / "compare.png")
+    pixels = image.imread(path)[..., :3].reshape(-1, 3)
+    for colour in ([31, 119, 180], [255, 127, 14]):  # matplotlib's first two
+        assert (abs(pixels * 255 - colour).max(axis=1) < 2).sum() > 100
