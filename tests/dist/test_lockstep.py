@@ -260,6 +260,18 @@ def test_a_barrier_names_who_is_missing(ranks):
     assert ranks(2, barrier_without_rank_one)[0] == "rank 0 waited 1 s, but rank 1 did not come"
 
 
+def unlike_sizes() -> str:
+    try:
+        open_session(num_samples=32 + rank())
+    except TaskError as error:
+        return str(error)
+    return "no error"
+
+
+def test_data_of_unlike_sizes_are_refused_on_all_ranks(ranks):
+    assert all("another number elsewhere" in said for said in ranks(2, unlike_sizes))
+
+
 def few_rows() -> dict[str, float]:
     with open_session() as session:
         for batch in session.steps():

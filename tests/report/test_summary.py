@@ -85,8 +85,18 @@ def test_figures_that_are_not_finite_are_shown_as_they_are(run):
 
 
 def test_unknowns_are_said_not_guessed(run):
-    text = run_summary(run(best=None, usd=None))
-    assert "not judged: the task has no val_data" in text and "cost not known" in text
+    record = run(best=None, usd=None)
+    assert "not judged before the run ended" in run_summary(record) and "cost not known" in run_summary(
+        record
+    )
+    update_run(record.path, data={"num_val_samples": 0})
+    assert "not judged: the task has no val_data" in run_summary(load_run(record.path.parent, "a-run"))
+    assert "val_loss was never a finite number" in run_summary(run_again(record, num_evaluations=3))
+
+
+def run_again(record, **changes):
+    update_run(record.path, summary={**SUMMARY, "best": None, **changes})
+    return load_run(record.path.parent, "a-run")
 
 
 def test_why_adds_reason_confidence_source_and_findings(run):

@@ -4,7 +4,7 @@ import textwrap
 import pytest
 import torch
 
-from hemostat.errors import HemostatWarning, TaskError, UnknownNameError
+from hemostat.errors import GuardStop, HemostatWarning, TaskError, UnknownNameError
 from hemostat.recipe import Devices
 from hemostat.task import load_task
 from hemostat.track import load_run
@@ -51,7 +51,7 @@ def spec(tmp_path, monkeypatch):
 
 
 def test_a_task_is_trained_judged_saved_and_recorded(spec, tmp_path):
-    outcome = train(load_task(spec, {}), Devices(), TrainSettings(usd_per_hour=36.0))
+    outcome = train(load_task(spec, {}), Devices(), TrainSettings(usd_per_hour=36.0)).outcome
     assert (outcome.steps, outcome.samples, outcome.reason) == (40, 320, "the run reached its end")
     assert outcome.best < 0.05 and outcome.final["val_close"] > 0.3
     assert outcome.usd == pytest.approx(outcome.train_s / 100)
@@ -70,7 +70,7 @@ def test_a_task_is_trained_judged_saved_and_recorded(spec, tmp_path):
 
 def test_the_best_weights_are_the_best(spec, tmp_path):
     loaded = load_task(spec, {"lr": 0.02})
-    outcome = train(loaded, Devices(), TrainSettings())
+    outcome = train(loaded, Devices(), TrainSettings()).outcome
     record = load_run(tmp_path / ".hemostat" / "runs")
     model = loaded.task.model()
     model.load_state_dict(torch.load(record.path / "checkpoints" / "best.pt", weights_only=True))
@@ -80,14 +80,15 @@ def test_the_best_weights_are_the_best(spec, tmp_path):
 
 def test_early_stopping_says_where_and_why(spec):
     values = {"lr": 0.5, "noise": 3.0, "epochs": 200, "patience": 3, "schedule": "constant"}
-    outcome = train(load_task(spec, values), Devices(), TrainSettings())
+    outcome = train(load_task(spec, values), Devices(), TrainSettings()).outcome
     assert outcome.steps < 1000
     assert outcome.reason.startswith("no improvement in")
 
 
 def test_two_runs_of_one_seed_are_equal_and_of_two_are_not(spec):
     same = [
-        train(load_task(spec, {"noise": 1.0}), Devices(), TrainSettings(seed=seed)).best for seed in (1, 1, 2)
+        train(load_task(spec, {"noise": 1.0}), Devices(), TrainSettings(seed=seed)).outcome.best
+        for seed in (1, 1, 2)
     ]
     assert same[0] == same[1] != same[2]
 
@@ -98,7 +99,7 @@ def test_a_dataloader_is_taken_as_it_is_with_its_batch(spec, tmp_path):
     path.write_text(
         text.replace("return self.make(40, 1)", "return torch.utils.data.DataLoader(self.make(40, 1), 10)")
     )
-    assert train(load_task(spec, {}), Devices(), TrainSettings()).steps == 8 * 4
+    assert train(load_task(spec, {}), Devices(), TrainSettings()).outcome.steps == 8 * 4
     with pytest.warns(HemostatWarning, match="DataLoader with batch 10"):
         train(load_task(spec, {"tuned_batch": 20}), Devices(), TrainSettings())
 
@@ -119,6 +120,35 @@ def test_a_mean_in_place_of_a_sum_is_refused_before_the_first_step(spec, tmp_pat
         train(load_task(spec, {}), Devices(), TrainSettings())
 
 
+def test_nan_in_the_validation_data_is_an_error(spec, tmp_path):
+    path = tmp_path / "line.py"
+    path.write_text(
+        path.read_text()
+        .replace("return self.make(10, 2)", "return self.make(10, 2, nan=True)")
+        .replace("def make(self, size, seed):", "def make(self, size, seed, nan=False):")
+        .replace(
+            "        return TensorDataset(x,",
+            "        x[3] = float('nan') if nan else x[3]\n        return TensorDataset(x,",
+        )
+    )
+    with pytest.raises(TaskError, match="val_data holds NaN"):
+        train(load_task(spec, {}), Devices(), TrainSettings())
+
+
+def test_a_run_that_never_learns_is_no_success(spec, tmp_path):
+    path = tmp_path / "line.py"
+    path.write_text(path.read_text().replace("** 2).sum(), len(target)\n", "** 2).sum(), 0\n"))
+    with pytest.raises(GuardStop, match="none of the 40 steps was applied"):
+        train(load_task(spec, {}), Devices(), TrainSettings(self_check=False))
+
+
+def test_the_asked_precision_is_the_recorded_one(spec, tmp_path):
+    train(load_task(spec, {}), Devices(), TrainSettings(precision="bf16"))
+    record = load_run(tmp_path / ".hemostat" / "runs")
+    rows = {row["field"]: row.get("value") for row in record.header["recipe"]}
+    assert rows["precision"] == record.header["precision"] == "bf16"
+
+
 def test_baselines_are_recorded(spec, tmp_path):
     path = tmp_path / "line.py"
     path.write_text(
@@ -130,7 +160,7 @@ def test_baselines_are_recorded(spec, tmp_path):
 
 def test_another_metric_can_be_followed(spec):
     values = {"metric_mode": "max", "monitor": "val_close"}
-    outcome = train(load_task(spec, values), Devices(), TrainSettings())
+    outcome = train(load_task(spec, values), Devices(), TrainSettings()).outcome
     assert outcome.best == outcome.final["val_close"] or outcome.best > outcome.final["val_close"]
     with pytest.raises(UnknownNameError, match="Did you mean 'val_close'"):
         train(load_task(spec, {"monitor": "close"}), Devices(), TrainSettings())
@@ -139,7 +169,7 @@ def test_another_metric_can_be_followed(spec):
 def test_a_task_without_validation_still_ends_well(spec, tmp_path):
     path = tmp_path / "line.py"
     path.write_text(path.read_text().replace("return self.make(10, 2)", "return None"))
-    outcome = train(load_task(spec, {}), Devices(), TrainSettings())
+    outcome = train(load_task(spec, {}), Devices(), TrainSettings()).outcome
     assert outcome.best is None and outcome.steps == 40
     summary = json.loads((load_run(tmp_path / ".hemostat" / "runs").path / "run.json").read_text())["summary"]
     assert "final" in summary

@@ -13,9 +13,15 @@ from hemostat.train.own_optimizer import fill_base, read_off
 WEIGHT = torch.nn.Parameter(torch.zeros(2))
 
 
-def test_what_was_given_stays():
+def test_what_was_given_stays_where_a_group_has_it():
     base = Base(optimizer="lamb", lr=0.3)
-    assert fill_base(base, torch.optim.SGD([WEIGHT], lr=0.1)) == base
+    groups = [{"params": [WEIGHT], "lr": 0.1}, {"params": [torch.nn.Parameter(torch.zeros(1))], "lr": 0.3}]
+    assert fill_base(base, torch.optim.SGD(groups)) == base
+
+
+def test_a_rate_that_no_group_has_gives_way_and_says_so():
+    with pytest.warns(HemostatWarning, match="lr=0.3: the optimizer was built with 0.1"):
+        assert fill_base(Base(lr=0.3), torch.optim.SGD([WEIGHT], lr=0.1)).lr == 0.1
 
 
 def test_what_was_left_out_is_read_off():

@@ -1,9 +1,10 @@
 import json
+import warnings
 
 import pytest
 
-from hemostat.errors import FieldError, UnknownNameError
-from hemostat.train.rank import run_rank, split_values
+from hemostat.errors import FieldError, HemostatWarning, UnknownNameError
+from hemostat.train.rank import as_rank, run_rank, split_values
 
 TASK = """
 import torch, hemostat
@@ -64,6 +65,19 @@ def test_without_a_launcher_the_message_is_printed(run_dir, monkeypatch, capsys)
     monkeypatch.delenv("HEMOSTAT_RUN_DIR")
     assert run_rank("missing.py:Line", {}) == 2
     assert capsys.readouterr().err.startswith("error: rank 0: missing.py: no such file")
+
+
+def test_warnings_are_notes_of_rank_zero(run_dir, monkeypatch, capsys):
+    for rank, said in (("0", "note: heed\n"), ("1", "")):
+        monkeypatch.setenv("RANK", rank)
+        assert as_rank(lambda: warnings.warn("heed", HemostatWarning, stacklevel=1)) == 0
+        assert capsys.readouterr().err == said
+
+
+def test_a_good_end_is_told_with_its_directory(run_dir):
+    told = []
+    assert run_rank("line.py:Line", {}, ended=told.append) == 0
+    assert told == [run_dir]
 
 
 def test_values_are_sorted_by_whom_they_are_for():

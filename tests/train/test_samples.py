@@ -101,14 +101,14 @@ def test_each_evaluation_leaves_its_samples(line):
 
 
 def test_showing_does_not_change_the_run(line):
-    with_samples = train(load_task("line.py:Line"), Devices(), TrainSettings()).final
+    with_samples = train(load_task("line.py:Line"), Devices(), TrainSettings()).outcome.final
     path = line / "line.py"
     path.write_text(path.read_text().partition("    def show")[0])
-    assert train(load_task("line.py:Line"), Devices(), TrainSettings()).final == with_samples
+    assert train(load_task("line.py:Line"), Devices(), TrainSettings()).outcome.final == with_samples
 
 
 def test_a_mistake_in_show_is_said_once_and_the_run_goes_on(line, capsys):
-    outcome = train(load_task("line.py:Line", {"fault": True}), Devices(), TrainSettings())
+    outcome = train(load_task("line.py:Line", {"fault": True}), Devices(), TrainSettings()).outcome
     assert outcome.steps == 10
     err = capsys.readouterr().err
     assert err.count("Line.show raised KeyError: 'image' at line.py:26") == 1

@@ -1,3 +1,5 @@
+import math
+
 import pytest
 import torch
 from torch.utils.data import TensorDataset
@@ -37,6 +39,26 @@ def test_nothing_is_left_behind(session):
     assert torch.equal(torch.get_rng_state(), random_state)
     assert session.model.training and session.precision.name == "fp32"
     assert session.drain() == (0.0, 0.0)
+
+
+def test_data_that_are_random_are_not_compared():
+    class Jittered(TensorDataset):
+        def __getitem__(self, index):
+            x, y = super().__getitem__(index)
+            return x + torch.randn_like(x), y
+
+    data = Jittered(torch.randn(24, 4), torch.randn(24, 1))
+    base = Base(optimizer="sgd", lr=0.1, tuned_batch=12)
+    with Session(
+        torch.nn.Linear(4, 1), None, data, base, Devices(accumulation=3), TrainSettings(record=False)
+    ) as opened:
+        assert math.isnan(self_check(opened, squares).ratio)
+
+
+def test_nan_in_the_data_is_left_to_the_first_step(session):
+    for tensor in session._source.dataset.tensors:
+        tensor[:] = float("nan")
+    assert math.isnan(self_check(session, squares).ratio)
 
 
 def test_a_mean_of_means_is_caught(session):

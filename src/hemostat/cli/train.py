@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from hemostat.config import decode, merge, parse_overrides, read_toml
-from hemostat.errors import MissingExtraError
+from hemostat.errors import FieldError, MissingExtraError, RecordError
 from hemostat.launch import Job, backend
 from hemostat.recipe import Devices
-from hemostat.track import RunRecord, create_run, load_run, new_run_id, read_exit
+from hemostat.track import RunRecord, create_run, load_run, new_run_id, read_exit, update_run
+
+MAX_RANKS_PER_CPU = 16
+UNSTARTED = (2, 75, 130, 143)  # a typing error, or somebody who thought better of it: no record is kept
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
@@ -36,14 +41,13 @@ def train(
 ) -> None:
     """Run a task file on 1..N processes and record the run."""
     values = merge(read_toml(config) if config else {}, parse_overrides(set_ or []))
+    show = {"json": json, "plot": plot, "why": why}
     if "HEMOSTAT_RUN_DIR" in os.environ or "TORCHELASTIC_RUN_ID" in os.environ:
-        from hemostat.train import run_rank
-
-        raise typer.Exit(run_rank(task, values))
-    wanted = {name: values[name] for name in ("num_ranks",) if name in values}
-    num_ranks = nproc if nproc is not None else decode(Devices, wanted).num_ranks
+        raise typer.Exit(_be_a_rank(task, values, show))
+    num_ranks = _num_ranks(nproc, values)
     run_id = new_run_id()
-    run_dir = create_run(runs, run_id, {"command": ["hemostat", *sys.argv[1:]], "kind": "train"})
+    header = {"command": ["hemostat", *sys.argv[1:]], "kind": "train", "num_ranks": num_ranks}
+    run_dir = create_run(runs, run_id, header)
     command = _rank_command(task, config, set_ or [])
     job = Job(
         command=command,
@@ -53,8 +57,28 @@ def train(
         port=port,
         max_restarts=max_restarts,
     )
-    status = _launch(job)
-    raise typer.Exit(_conclude(job, status, {"json": json, "plot": plot, "why": why}))
+    raise typer.Exit(_conclude(job, _launch(job), show))
+
+
+def _be_a_rank(task: str, values: dict[str, Any], show: dict[str, Any]) -> int:
+    from hemostat.train import run_rank
+
+    launched = "HEMOSTAT_RUN_DIR" in os.environ  # then the launcher tells how it ended
+    return run_rank(task, values, ended=None if launched else partial(_tell, show=show))
+
+
+def _num_ranks(nproc: int | None, values: dict[str, Any]) -> int:
+    wanted = {name: values[name] for name in ("num_ranks",) if name in values}
+    num_ranks = nproc if nproc is not None else decode(Devices, wanted).num_ranks
+    num_cpus = os.cpu_count() or 1
+    if num_ranks > MAX_RANKS_PER_CPU * num_cpus:
+        raise FieldError(
+            "nproc",
+            num_ranks,
+            f"is more than {MAX_RANKS_PER_CPU} processes for each of {num_cpus} CPUs",
+            "Use at most one process per accelerator, or per two CPUs.",
+        )
+    return num_ranks
 
 
 def _rank_command(task: str, config: Path | None, overrides: list[str]) -> tuple[str, ...]:
@@ -77,18 +101,28 @@ def _launch(job: Job) -> int:
 def _conclude(job: Job, status: int, show: dict[str, Any]) -> int:
     ended = read_exit(job.run_dir)
     why = ended[1] if ended else ""
-    if status == 2 and _forget_unstarted(job.run_dir):
-        print(f"error: {why}", file=sys.stderr)
+    refused = status in UNSTARTED and _forget_unstarted(job.run_dir)
+    if status in (0, 1, 4, 5, 75) and not refused:
+        _tell(job.run_dir, show)  # its line "stopped" has the reason
         return status
+    if why and status < 128:  # of a rank that a signal killed, the backend has told
+        print(f"error: {why}", file=sys.stderr)
+    if not refused:
+        summary = load_run(job.run_dir.parent, job.run_id).summary
+        with contextlib.suppress(RecordError):  # a full disk is told already
+            update_run(job.run_dir, summary={**summary, "reason": why})  # what the ranks saw was the echo
+        step = summary.get("steps", 0)
+        print(f"run {job.run_id} ended at step {step}; hemostat runs show {job.run_id}", file=sys.stderr)
+    return status
+
+
+def _tell(run_dir: Path, show: dict[str, Any]) -> None:
     from hemostat.report import run_summary
 
-    record = load_run(job.run_dir.parent, job.run_id)
+    record = load_run(run_dir.parent, run_dir.name)
     if show["plot"] and not show["json"]:
         _draw(record)
     print(run_summary(record, as_json=show["json"], why=show["why"]))
-    if status not in (0, 1) and status < 128 and why:  # of a rank killed by a signal the backend has told
-        print(f"error: {why}", file=sys.stderr)
-    return status
 
 
 def _draw(record: RunRecord) -> None:
@@ -96,7 +130,10 @@ def _draw(record: RunRecord) -> None:
 
     try:
         draw_loss(record)
-    except MissingExtraError as error:  # the run is done and recorded; a picture is not worth its exit status
+    except (
+        MissingExtraError,
+        RecordError,
+    ) as error:  # the run is done and recorded; a picture is not worth its exit status
         print(f"note: {error}", file=sys.stderr)
 
 

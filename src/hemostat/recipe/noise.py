@@ -28,7 +28,7 @@ class NoiseScale:
         (section 2.3), an order of magnitude and not a limit.
     """
 
-    def __init__(self, decay: float = 0.98) -> None:
+    def __init__(self, decay: float = 0.995) -> None:
         self._decay = decay
         self._noise = 0.0
         self._signal = 0.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from hemostat.errors import MissingExtraError
+from hemostat.errors import MissingExtraError, RecordError
 from hemostat.track import RunRecord
 
 
@@ -19,6 +19,7 @@ def draw_loss(record: RunRecord) -> Path | None:
 
     Raises:
         MissingExtraError: matplotlib is not installed.
+        RecordError: the disk refused the picture.
     """
     loss = record.metrics("loss")
     if not loss:
@@ -49,6 +50,10 @@ def draw_loss(record: RunRecord) -> Path | None:
     axes.grid(alpha=0.3)
     axes.legend()
     path = record.path / "loss.png"
-    figure.savefig(path, dpi=110)
-    pyplot.close(figure)
+    try:
+        figure.savefig(path, dpi=110)
+    except OSError as error:
+        raise RecordError(f"cannot draw {path}: {error.strerror or error}. Free some space.") from None
+    finally:
+        pyplot.close(figure)
     return path

@@ -38,7 +38,7 @@ def run_summary(record: RunRecord, *, as_json: bool = False, why: bool = False) 
 def _headline(record: RunRecord) -> str:
     header = record.header
     task = header.get("task", {}).get("spec", "")
-    ranks = header.get("hardware", {}).get("num_ranks", 1)
+    ranks = header.get("hardware", {}).get("num_ranks", header.get("num_ranks", 1))
     return f"run      {record.id}  {task}  {ranks} process{'es' if ranks != 1 else ''}  {record.state}"
 
 
@@ -55,6 +55,8 @@ def _recipe_line(header: dict[str, Any]) -> str:
         cut = f"{batch['num_ranks']} x {batch['micro_batch']}"
         parts[0] += f" ({cut} x {batch['accumulation']})" if batch["accumulation"] > 1 else f" ({cut})"
     parts.append(header.get("precision", ""))
+    if not rows:
+        return "recipe   not settled before the run ended"
     return f"recipe   {'  '.join(part for part in parts if part)}"
 
 
@@ -94,7 +96,7 @@ def _result_lines(record: RunRecord) -> list[str]:
         best = f"{summary['monitor']} {float(summary['best']):.4f}"
         lines.append(f"best     {best} at step {summary['best_step']}  (last: {final})")
     elif summary:
-        lines.append("best     not judged: the task has no val_data")
+        lines.append(f"best     {_not_judged(record.header, summary)}")
     baselines = record.header.get("baselines") or {}
     if baselines:
         lines.append(
@@ -109,15 +111,24 @@ def _result_lines(record: RunRecord) -> list[str]:
         lines.append(f"time     {format_seconds(summary['train_s'])}; {waited}; {cost}")
     if summary.get("critical_batch") is not None:
         used = record.header.get("batch", {}).get("global_batch", "?")
-        about = format_count(float(f"{summary['critical_batch']:.2g}"))
+        about = f"{float(summary['critical_batch']):.2g}"
         lines.append(
-            f"noise    beyond about {about} samples a step more devices buy little; this run used {used}"
+            f"noise    beyond about {format_count(float(about))} samples a step more devices buy little; this run "
+            f"used {used} (--set critical_batch={float(about):.0f})"
         )
     picture = record.path / "loss.png"
     if picture.exists():
         lines.append(f"picture  {picture}")
     lines.append(f"next     hemostat runs show {record.id} --why")
     return lines
+
+
+def _not_judged(header: dict[str, Any], summary: dict[str, Any]) -> str:
+    if summary.get("num_evaluations"):
+        return f"{summary.get('monitor', 'the metric')} was never a finite number"
+    if header.get("data", {}).get("num_val_samples") == 0:
+        return "not judged: the task has no val_data"
+    return "not judged before the run ended"
 
 
 def _why_lines(header: dict[str, Any]) -> list[str]:

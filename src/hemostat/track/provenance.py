@@ -14,14 +14,14 @@ from hemostat.track.gitstate import git_state
 from hemostat.track.masking import mask_command, mask_environment, mask_text
 
 
-def collect_provenance(cwd: Path | None = None) -> dict[str, Any]:
+def collect_provenance(origin: Path | None = None) -> dict[str, Any]:
     """Collect what is needed to say, and later to restore, where a run comes from.
 
     Secrets are masked: variables and flags named like *TOKEN*, *KEY*, *SECRET*, *PASS*..., credentials inside
     URLs, tokens of known forms. The diff is kept as it is, since a masked patch does not apply.
 
     Args:
-        cwd: folder whose repository is asked; the current one by default.
+        origin: folder whose repository is asked, that of the task file; the current one by default.
 
     Returns:
         A dict of plain values: git, command, cwd, environment, packages, python, executable, platform,
@@ -31,11 +31,10 @@ def collect_provenance(cwd: Path | None = None) -> dict[str, Any]:
         >>> sorted(collect_provenance())[:4]
         ['command', 'cwd', 'environment', 'executable']
     """
-    folder = Path(cwd) if cwd is not None else Path.cwd()
     return {
-        "git": git_state(folder),
+        "git": git_state(Path(origin) if origin is not None else Path.cwd()),
         "command": mask_command(_command(), os.environ),
-        "cwd": str(folder.resolve()),
+        "cwd": str(Path.cwd()),
         "environment": mask_environment(os.environ),
         "packages": package_versions(),
         "python": sys.version.split()[0],

@@ -53,6 +53,20 @@ def nonfinite_rows(batch: Any) -> list[int]:
     return sorted(rows)
 
 
+def same_leaves(first: Any, second: Any) -> bool:
+    """Two batches hold the same tensors; NaN equals NaN.
+
+    Examples:
+        >>> same_leaves({"x": torch.ones(2)}, {"x": torch.ones(2)}), same_leaves([torch.ones(2)], [torch.zeros(2)])
+        (True, False)
+    """
+    pairs = list(zip(_leaves(first), _leaves(second), strict=True))
+    return all(
+        a.shape == b.shape and torch.allclose(a.double(), b.double(), rtol=0, atol=0, equal_nan=True)
+        for a, b in pairs
+    )
+
+
 def _leaves(tree: Any) -> Iterator[torch.Tensor]:
     if isinstance(tree, torch.Tensor):
         yield tree

@@ -55,7 +55,7 @@ def plain_or_text(value: Any) -> Any:
         return repr(value)
 
 
-def task_header(loaded: LoadedTask, source: Source) -> dict[str, Any]:
+def task_header(loaded: LoadedTask, source: Source, val_data: Source | None) -> dict[str, Any]:
     """The task file, its values, the fingerprint of its training data and the baselines it names."""
     return {
         "task": {
@@ -63,7 +63,8 @@ def task_header(loaded: LoadedTask, source: Source) -> dict[str, Any]:
             "values": {name: plain_or_text(value) for name, value in hyper_parameters(loaded.task).items()},
         },
         "task_file": task_file(loaded.path),
-        "data": to_plain(data_fingerprint(loaded.task, source)),
+        "data": to_plain(data_fingerprint(loaded.task, source))
+        | {"num_val_samples": val_data.num_samples if val_data else 0},
         "baselines": {name: float(value) for name, value in call(loaded.task, "baselines").items()},
     }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -9,7 +10,14 @@ import msgspec
 import torch
 
 from hemostat.data import EvalLoader, Source
-from hemostat.errors import FieldError, Interrupted, RankFailureError, UnknownNameError
+from hemostat.errors import (
+    FieldError,
+    GuardStop,
+    Interrupted,
+    RankFailureError,
+    TaskError,
+    UnknownNameError,
+)
 from hemostat.findings import Severity
 from hemostat.recipe import Devices
 from hemostat.task import (
@@ -23,8 +31,8 @@ from hemostat.task import (
     to_device,
 )
 from hemostat.train.checkpoint import save_weights
+from hemostat.train.guards import nonfinite_rows
 from hemostat.train.header import task_header
-from hemostat.train.outcome import Outcome
 from hemostat.train.parallel import dp
 from hemostat.train.process import World, seed_everything
 from hemostat.train.progress import Progress
@@ -34,7 +42,7 @@ from hemostat.train.session import Session
 from hemostat.train.settings import TrainSettings
 
 
-def train(loaded: LoadedTask, devices: Devices, settings: TrainSettings) -> Outcome:
+def train(loaded: LoadedTask, devices: Devices, settings: TrainSettings) -> Session:
     """Train a task on the ranks of this job.
 
     Args:
@@ -43,7 +51,7 @@ def train(loaded: LoadedTask, devices: Devices, settings: TrainSettings) -> Outc
         settings: how the engine runs.
 
     Returns:
-        The outcome, equal on all ranks but for the waits.
+        The closed session; its `outcome` is equal on all ranks but for the waits.
 
     Raises:
         HemostatError: anything in the tree of `hemostat.errors`.
@@ -72,9 +80,11 @@ def train(loaded: LoadedTask, devices: Devices, settings: TrainSettings) -> Outc
     session = Session(model, optimizer, train_data, base, devices, settings, world)
     session.origin = loaded.path.parent
     with session:
-        trainer = Trainer(session, LossDoor(task), None if val_data is None else Source(val_data, "val_data"))
-        session.record.header(lambda: task_header(loaded, train_data))
-        return trainer.run()
+        judged = None if val_data is None else Source(val_data, "val_data")
+        trainer = Trainer(session, LossDoor(task), judged)
+        session.record.header(lambda: task_header(loaded, train_data, judged))
+        trainer.run()
+    return session
 
 
 class Trainer:
@@ -87,7 +97,7 @@ class Trainer:
         self._evaluated_step = 0
         self._samples = Samples(door.task, session.record.path if session.world.rank == 0 else None)
 
-    def run(self) -> Outcome:
+    def run(self) -> None:
         """Train to the end, or to the reason to stop before it.
 
         Raises:
@@ -111,6 +121,11 @@ class Trainer:
                 self._evaluate(progress)
         finally:
             progress.close()
+        if session.last and not session.applied_steps and not session.control.interrupted:
+            raise GuardStop(
+                f"none of the {session.last.number} steps was applied: the loss counted nothing or was never finite. "
+                "Look at the count that loss() returns."
+            )
         self._save("last")
         if session.control.interrupted:
             if not self._saves:
@@ -118,14 +133,17 @@ class Trainer:
                     f"stopped by {session.stop_reason}; nothing was saved, as train.save or record is off"
                 )
             raise Interrupted(f"stopped by {session.stop_reason}; the weights are in {session.record.path}")
-        return session.outcome
 
     def _check_loss(self, progress: Progress) -> None:
         session = self.session
         first = next(iter(session.new_loader()))
         doubt = self.door.check(dp.unwrap(session.model), to_device(first.data, session.world.device))
         if session.world.num_ranks > 1 or session.recipe.accumulation > 1:
-            self_check(session, self._compute)
+            found = self_check(session, self._compute)
+            if math.isnan(found.ratio):
+                progress.say(
+                    "note: the self-check could not compare: two reads of a sample differ, or are not finite"
+                )
         if doubt:
             progress.say(f"note: {doubt}")
 
@@ -156,6 +174,9 @@ class Trainer:
         monitor = session.outcome.monitor
         if monitor not in values:
             raise UnknownNameError("monitor", monitor, values)
+        if not math.isfinite(values[monitor]):
+            self._look_for_nan(self.val_data)
+            progress.say(f"note: {monitor} is {values[monitor]}, so this evaluation counts as a bad one")
         session.log(**values)
         verdict = session.judge(values[monitor])
         if verdict.improved:
@@ -166,6 +187,17 @@ class Trainer:
         if self._samples.trouble:
             progress.say(f"note: {self._samples.trouble}")
             self._samples.trouble = ""
+
+    def _look_for_nan(self, val_data: Source) -> None:
+        """Raise on all ranks if validation data hold NaN or infinity: no later evaluation could be better."""
+        world = self.session.world
+        loader = EvalLoader(
+            val_data, micro_batch=self.session.recipe.micro_batch, rank=world.rank, num_ranks=world.num_ranks
+        )
+        if world.sum([float(any(nonfinite_rows(micro.data) for micro in loader))])[0]:
+            raise TaskError(
+                "val_data holds NaN or infinity. Clean it; early stopping cannot follow such a metric."
+            )
 
     def _meet_metrics(self, val_data: Source) -> None:
         """A rank without rows must own the same torchmetrics objects, since they join the ranks by themselves."""

@@ -17,6 +17,7 @@ class Outcome(msgspec.Struct, kw_only=True):
         best: its best value; None without an evaluation.
         best_step: where that was.
         final: metrics of the last evaluation.
+        num_evaluations: how often the model was judged.
         train_s: from the first step to the end, evaluations included.
         wait_share: share of that time in which rank 0 waited for data.
         waited: the same as a verdict.
@@ -33,6 +34,7 @@ class Outcome(msgspec.Struct, kw_only=True):
     best: float | None = None
     best_step: int = 0
     final: dict[str, float] = {}
+    num_evaluations: int = 0
     train_s: float = 0.0
     wait_share: float = 0.0
     waited: str = ""

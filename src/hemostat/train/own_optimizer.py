@@ -34,7 +34,8 @@ def fill_base(base: Base, optimizer: torch.optim.Optimizer) -> Base:
     """`base` with its name and rate read off the optimizer, where they were left at their defaults.
 
     Warns:
-        HemostatWarning: a torch scheduler was built on the optimizer; the session overrides it.
+        HemostatWarning: a torch scheduler was built on the optimizer, which the session overrides; or no group has
+            the rate that was given, and then the optimizer's is what counts.
 
     Examples:
         >>> base = fill_base(Base(epochs=3), torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=0.1))
@@ -48,10 +49,15 @@ def fill_base(base: Base, optimizer: torch.optim.Optimizer) -> Base:
             HemostatWarning,
             stacklevel=3,
         )
-    usual = Base()
-    changes = {
-        name: value
-        for name, value in read_off(optimizer).items()
-        if getattr(base, name) == getattr(usual, name)
-    }
+    usual, found = Base(), read_off(optimizer)
+    changes = {name: value for name, value in found.items() if getattr(base, name) == getattr(usual, name)}
+    rates = [written_lr(group) for group in optimizer.param_groups]
+    if "lr" not in changes and base.lr not in rates:
+        warnings.warn(
+            f"lr={base.lr:g}: the optimizer was built with {rates[0]:g}, which is what counts. "
+            "Build it with that rate (in a task: lr=self.lr), so that --set lr reaches it.",
+            HemostatWarning,
+            stacklevel=3,
+        )
+        changes["lr"] = found["lr"]
     return msgspec.structs.replace(base, **changes)

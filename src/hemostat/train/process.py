@@ -151,7 +151,9 @@ class World:
         try:
             collective()
         except RuntimeError as error:
-            raise RankFailureError(f"rank {self.rank} lost another rank in a collective: {error}") from None
+            late = "time" in str(error).lower()
+            what = f"waited over {CONTROL_TIMEOUT_S:.0f} s for another rank" if late else "lost another rank"
+            raise RankFailureError(f"rank {self.rank} {what}") from error
 
     def close(self) -> None:
         """Leave the process group, if this object opened it."""

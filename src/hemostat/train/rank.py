@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import sys
 import traceback
+import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from hemostat.blame import said, user_line
 from hemostat.config import decode
-from hemostat.errors import FieldError, HemostatError, RecordError
+from hemostat.errors import FieldError, HemostatError, HemostatWarning, RecordError
 from hemostat.recipe import Devices
 from hemostat.task import load_task
 from hemostat.track import write_exit
@@ -41,12 +42,13 @@ def split_values(values: Mapping[str, Any]) -> tuple[dict[str, Any], Devices, Tr
     return rest, devices, settings
 
 
-def run_rank(spec: str, values: Mapping[str, Any]) -> int:
+def run_rank(spec: str, values: Mapping[str, Any], ended: Callable[[Path], None] | None = None) -> int:
     """Train as one rank of a job and leave exit.<rank>.json in the run directory, if a launcher named one.
 
     Args:
         spec: "file.py:Class".
         values: TOML and --set, merged.
+        ended: told the run directory after a good end, on rank 0.
 
     Returns:
         The exit status of this rank.
@@ -54,7 +56,9 @@ def run_rank(spec: str, values: Mapping[str, Any]) -> int:
 
     def work() -> None:
         rest, devices, settings = split_values(values)
-        train(load_task(spec, rest), devices, settings)
+        session = train(load_task(spec, rest), devices, settings)
+        if ended is not None and session.world.rank == 0 and session.record.path is not None:
+            ended(session.record.path)
 
     return as_rank(work)
 
@@ -66,7 +70,10 @@ def as_rank(work: Callable[[], None]) -> int:
         The exit status of this rank.
     """
     try:
-        work()
+        with warnings.catch_warnings():
+            warnings.simplefilter("always", HemostatWarning)
+            warnings.showwarning = _note
+            work()
     except HemostatError as error:
         return _leave(error.exit_status, str(error))
     except KeyboardInterrupt:
@@ -74,6 +81,23 @@ def as_rank(work: Callable[[], None]) -> int:
     except Exception as error:  # noqa: BLE001 - the boundary: whatever the user's code raised ends here, in full
         return _leave(3, f"{user_line(error)}: {said(error)}", trace=traceback.format_exc())
     return _leave(0, "")
+
+
+def _note(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
+    """Our own warnings are notes of rank 0; others keep their place and line."""
+    if not issubclass(category, HemostatWarning):
+        print(
+            warnings.formatwarning(message, category, filename, lineno, line), file=file or sys.stderr, end=""
+        )
+    elif os.environ.get("RANK", "0") == "0":
+        print(f"note: {message}", file=file or sys.stderr)
 
 
 def _leave(status: int, why: str, trace: str = "") -> int:

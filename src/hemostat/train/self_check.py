@@ -12,6 +12,7 @@ import torch
 from hemostat.data import TrainLoader
 from hemostat.errors import GuardStop, TaskError
 from hemostat.task import evaluation_mode, to_device
+from hemostat.train.guards import same_leaves
 from hemostat.train.parallel import dp
 from hemostat.train.precision import Precision
 from hemostat.train.session import Session
@@ -25,7 +26,8 @@ class SelfCheck(NamedTuple):
     """What the check saw.
 
     Attributes:
-        ratio: gradient norm at N ranks over that of one process; 1 when the loss is shared out rightly.
+        ratio: gradient norm at N ranks over that of one process; 1 when the loss is shared out rightly. NaN where
+            nothing could be compared: the data are random from one read to the next, or not finite.
         difference: 2-norm of the difference of the two gradients, over that of one process.
         unused: parameters that got no gradient.
     """
@@ -50,6 +52,7 @@ def self_check(session: Session, compute: Compute) -> SelfCheck:
         GuardStop: the gradients differ by more than 1 %.
     """
     devices = [session.world.device] if session.world.device.type == "cuda" else []
+    repeats = session.world.sum([float(not _repeats(session))])[0] == 0
     try:
         with torch.random.fork_rng(devices=devices), _plain(session):
             expected, unused = _one_process(session, compute)
@@ -64,8 +67,10 @@ def self_check(session: Session, compute: Compute) -> SelfCheck:
     norm = total_norm(list(expected.values()))
     if norm == 0.0:
         return SelfCheck(1.0, 0.0, unused)
-    if not math.isfinite(norm):
-        return SelfCheck(math.nan, math.nan, unused)  # the first step says what is not finite, and where
+    if not repeats or not math.isfinite(norm):
+        return SelfCheck(
+            math.nan, math.nan, unused
+        )  # what is not finite is said by the first step, and where
     apart = [seen[name] - grad if name in seen else grad for name, grad in expected.items()]
     check = SelfCheck(total_norm(list(seen.values())) / norm, total_norm(apart) / norm, unused)
     if not check.difference <= TOLERANCE:
@@ -75,6 +80,13 @@ def self_check(session: Session, compute: Compute) -> SelfCheck:
             "is cut. Return (sum, count) from loss, or skip with --set train.self_check=false."
         )
     return check
+
+
+def _repeats(session: Session) -> bool:
+    """Two reads of the same samples give the same tensors; a random augmentation does not."""
+    share = _loader(session, rank=session.world.rank, num_ranks=session.world.num_ranks, accumulation=1)
+    first, second = (next(iter(share)).data for _ in range(2))
+    return same_leaves(first, second)
 
 
 def _one_process(session: Session, compute: Compute) -> tuple[dict[str, torch.Tensor], tuple[str, ...]]:

@@ -116,6 +116,9 @@ class Session:
             )
         if optimizer is not None:
             base = fill_base(base, optimizer)
+        if self.settings.precision is not None:
+            base = msgspec.structs.replace(base, precision=self.settings.precision)
+        self._agree(self._source.num_samples)
         self.recipe = resolve_recipe(base, devices or Devices(), self._source.num_samples, self.world)
         self.loader = self.new_loader()
         self.noise = NoiseMeter(self.world.num_ranks)
@@ -124,7 +127,7 @@ class Session:
         if not params:
             raise TaskError("the model has no parameter that requires a gradient. Nothing can be trained.")
         self._wrap(model.to(self.world.device), find_unused=False)
-        self.precision = Precision(self.settings.precision or self.recipe.precision, self.world.device)
+        self.precision = Precision(self.recipe.precision, self.world.device)
         if optimizer is None:
             optimizer = build_optimizer(self.recipe.optimizer, params, optimizer_settings(self.recipe))
             base_lr = self.recipe.lr
@@ -319,6 +322,7 @@ class Session:
         with self.autocast():
             values = evaluate(dp.unwrap(self.model), loader, measure, self.world)
         self.outcome.final = values
+        self.outcome.num_evaluations += 1
         return values
 
     def judge(self, value: float) -> Verdict:
@@ -338,6 +342,15 @@ class Session:
         """Record figures at the latest step; every rank writes its own."""
         step, samples = (self.last.number, self.last.samples) if self.last else (0, 0)
         self.record.log(step, samples, values)
+
+    def _agree(self, num_samples: int) -> None:
+        """Refuse data of unlike sizes, with which ranks would draw unlike windows; on all ranks alike."""
+        differs = num_samples != int(self.world.from_rank_zero(str(num_samples)))
+        if self.world.sum([float(differs)])[0]:
+            raise TaskError(
+                f"train_data has {num_samples} samples on rank {self.world.rank} and another number elsewhere. "
+                "Every rank must build the same data set; hemostat shares it out."
+            )
 
     def _header(self) -> dict[str, Any]:
         return {
