@@ -20,7 +20,7 @@ from hemostat.errors import FieldError, UnknownNameError
         (Measured(35e-3, 0.0, 0.85), "processes", 8, "holds the GIL"),
         (Measured(1e-3, 0.0, 0.85), "threads", 1, "too cheap for processes"),
         (Measured(35e-3, 0.0, 1.9, repeats=False), "processes", 8, "gave other values"),
-        (Measured(35e-3, 0.0, None, handle="Rows.file"), "threads", 1, "Rows.file holds an open file"),
+        (Measured(35e-3, 0.0, None, handle="a.b is open"), "threads", 1, "one reader only: a.b is open"),
     ],
 )
 def test_the_rule(seen, mode, num, why):
@@ -37,10 +37,10 @@ def test_open_files_are_found_in_wrapped_data_sets_too(tmp_path):
     outer.dataset = rows
     assert open_handle(outer) == ""
     rows.file = (tmp_path / "x").open("wb")
-    assert open_handle(outer) == "Rows.file"
+    assert open_handle(outer) == "Rows.file is an open file"
     rows.file.close()
     rows.file = sqlite3.connect(":memory:")
-    assert open_handle(rows) == "Rows.file"
+    assert open_handle(rows) == "Rows.file is an open file"
     rows.file.close()
 
 

@@ -132,7 +132,7 @@ def test_workers_are_not_used_and_that_is_said():
         Source(DataLoader([1, 2]))
 
 
-class Stream(IterableDataset):
+class Endless(IterableDataset):
     def __iter__(self):
         return iter(range(3))
 
@@ -151,8 +151,8 @@ class NoLength(Dataset):
         ("data.csv", "train_data returned str"),
         ([], "train_data has 0 samples"),
         (TensorDataset(torch.zeros(0, 3)), "train_data has 0 samples"),
-        (Stream(), r"train_data is iterable only \(Stream\).*Read it into a list"),
-        (DataLoader(Stream()), r"train_data is iterable only \(Stream\)"),
+        (Endless(), r"train_data is iterable only \(Endless\) and has no length.*Stream\(data, num_samples="),
+        (DataLoader(Endless()), r"train_data is iterable only \(Endless\)"),
         ((i for i in range(3)), r"train_data is iterable only \(generator\)"),
         (NoLength(), r"train_data \(NoLength\) has no length.*Give it __len__"),
         ((torch.zeros(3), torch.zeros(3)), r"tuple of 2 tensors.*TensorDataset\(\*tensors\)"),
@@ -233,3 +233,23 @@ def test_content_of_tensors_tells_every_change():
     assert digest(Subset(TensorDataset(data), [0, 1])) != digest(Subset(TensorDataset(data), [1, 0]))
     assert digest(TensorDataset(data.bfloat16()))
     assert Source([1, 2]).content() is None
+
+
+def test_a_hugging_face_table_is_asked_for_many_rows_at_once():
+    datasets = pytest.importorskip("datasets")
+    table = datasets.Dataset.from_dict(
+        {"x": [[float(i), 2.0] for i in range(5)], "y": range(5), "t": list("abcde")}
+    )
+    batch = Source(table).fetch(WANTED)
+    assert batch["x"].dtype == torch.float32
+    assert batch["x"][:, 0].tolist() == batch["y"].tolist() == [3, 0, 2]
+    assert batch["t"] == ["d", "a", "c"]
+    own = Source(table.with_transform(lambda rows: {"z": torch.tensor(rows["y"]) * 10}))
+    assert own.fetch(WANTED)["z"].tolist() == [30, 0, 20]
+    assert Source(DataLoader(table, collate_fn=lambda rows: [row["y"] for row in rows])).fetch(WANTED) == [
+        3,
+        0,
+        2,
+    ]
+    with pytest.raises(TaskError, match="3 rows, first index 3, raised ZeroDivisionError"):
+        Source(table.with_transform(lambda rows: 1 / 0)).fetch(WANTED)

@@ -2,18 +2,24 @@
 
 from hemostat.data.choose import Workers
 from hemostat.data.fetch import Source
+from hemostat.data.images import ImageFolder
 from hemostat.data.jobs import MicroBatch
 from hemostat.data.loader import EvalLoader, TrainLoader
 from hemostat.data.order import Order
 from hemostat.data.reading import sample_rng
+from hemostat.data.stream import Stream
+from hemostat.data.tokens import TokenFile
 from hemostat.data.windows import Feed, num_micro_batches
 
 __all__ = [
     "EvalLoader",
     "Feed",
+    "ImageFolder",
     "MicroBatch",
     "Order",
     "Source",
+    "Stream",
+    "TokenFile",
     "TrainLoader",
     "Workers",
     "num_micro_batches",

@@ -69,7 +69,7 @@ class Measured(NamedTuple):
         step_s: median from a batch to the next request, that is, the work of the step.
         gain: throughput of two threads over one; None where that was not looked at.
         repeats: two readings of the same samples were equal.
-        handle: name of an open file in the data set, else "".
+        handle: why only one may read, as "Rows.file is an open file", else "".
     """
 
     fetch_s: float
@@ -105,7 +105,7 @@ def choose(seen: Measured, most: int) -> Choice:
         return Choice("none", 0, f"{cost}, {'less than handing it over' if small else 'under 3 % of a step'}")
     need = max(1, min(most, _MOST, int(_MARGIN * seen.fetch_s / max(seen.step_s, 1e-9)) + 1))
     if seen.handle:
-        return Choice("threads", 1, f"{cost}; one reader only, as {seen.handle} holds an open file")
+        return Choice("threads", 1, f"{cost}; one reader only: {seen.handle}")
     parallel = (seen.gain or 1.0) >= GAIN
     if parallel and seen.repeats:
         if need == 1:
@@ -131,7 +131,7 @@ def readers_allowed() -> int:
 
 
 def open_handle(dataset: Any) -> str:
-    """Name of an attribute that holds an open file, whose position threads and forks would share; else ""."""
+    """An attribute that holds an open file, whose position threads and forks would share; else ""."""
     values = getattr(dataset, "__dict__", {})
     for name, value in values.items():
         kind = type(value).__module__.partition(".")[0]
@@ -141,7 +141,7 @@ def open_handle(dataset: Any) -> str:
             "tarfile",
             "lmdb",
         ):
-            return f"{type(dataset).__name__}.{name}"
+            return f"{type(dataset).__name__}.{name} is an open file"
     inner = values.get("dataset")
     return open_handle(inner) if inner is not None else ""
 

@@ -19,6 +19,7 @@ from hemostat.data.processes import Processes
 from hemostat.data.reading import READING
 from hemostat.data.ring import num_bytes
 from hemostat.data.waits import Waits
+from hemostat.errors import FieldError
 
 PROBE_FETCHES: Final = 8
 PROBE_S: Final = 0.5  # for reading in this thread, and again for reading with two
@@ -39,6 +40,7 @@ class Delivery:
     def __init__(self, source: Source, seed: int, workers: Workers, waits: Waits) -> None:
         workers.check()
         self._source = source
+        self._fetch = source.reader()
         self._seed = seed
         self._workers = workers
         self._waits = waits
@@ -48,6 +50,7 @@ class Delivery:
 
     def batches(self, jobs: Iterator[Job]) -> Iterator[MicroBatch]:
         """The micro-batches of `jobs`, in order."""
+        self._fetch = self._source.reader()
         choice = self._choice()
         if choice is None:
             yield from self._probe(jobs)
@@ -81,12 +84,18 @@ class Delivery:
     def _choice(self) -> Choice | None:
         mode, num = self._workers.mode, self._workers.num
         if mode is not None:
-            return Choice(mode, num or readers_allowed(), "as set")
+            if self._source.stream and mode == "processes":
+                raise FieldError(
+                    "workers.mode", mode, "cannot read a stream", "Use threads; one of them reads."
+                )
+            return Choice(mode, 1 if self._source.stream else num or readers_allowed(), "as set")
         found = self._source.choice
-        return found._replace(num=num) if found is not None and num is not None else found
+        if found is None or num is None or self._source.stream:
+            return found
+        return found._replace(num=num)
 
     def _here(self, jobs: Iterable[Job]) -> Iterator[MicroBatch]:
-        fetch, add, reading, clock = self._source.fetch, self._waits.add, READING, perf_counter
+        fetch, add, reading, clock = self._fetch, self._waits.add, READING, perf_counter
         asked = clock()
         for job in jobs:
             reading.seed, reading.epoch = self._seed, job[1]  # another loader may have read meanwhile
@@ -100,7 +109,7 @@ class Delivery:
     def _run(self, job: Job) -> tuple[MicroBatch, float]:
         READING.seed, READING.epoch = self._seed, job.epoch
         began = perf_counter()
-        data = self._source.fetch(job.indices)
+        data = self._fetch(job.indices)
         return job.filled(data), perf_counter() - began
 
     def _pool(
@@ -131,7 +140,7 @@ class Delivery:
             steps.append(perf_counter() - given)
         self._fetch_s = statistics.median(costs)
         seen = Measured(self._fetch_s, statistics.median(steps))
-        handle = open_handle(self._source.dataset)
+        handle = "it is a stream" if self._source.stream else open_handle(self._source.dataset)
         if not is_cheap(seen) and not handle:
             began = perf_counter()
             gain, repeats = self._with_two(kept, sum(costs))

@@ -22,6 +22,7 @@ from torch.utils.data import default_collate as torch_collate
 from hemostat.blame import said, user_line
 from hemostat.data.choose import Choice
 from hemostat.data.reading import READING
+from hemostat.data.stream import Cursor, Stream
 from hemostat.errors import HemostatWarning, TaskError
 
 Fetch = Callable[[Tensor], Any]
@@ -33,8 +34,8 @@ class Source:
     """A data set that can be fetched from in batches.
 
     Args:
-        dataset: anything with `__len__` and `__getitem__`, or a DataLoader around such a data set (its
-            `dataset` and `collate_fn` are used; order and batch size are hemostat's own).
+        dataset: anything with `__len__` and `__getitem__`, iterable data with `__len__` or in a `Stream`, or a
+            DataLoader around one (its `dataset` and `collate_fn` are used; order and batch size are our own).
         role: the method of the task it came from, for messages.
 
     Attributes:
@@ -44,7 +45,7 @@ class Source:
         choice: who reads it, once that was measured.
 
     Raises:
-        TaskError: iterable, empty, or not a data set; the message says how to mend it.
+        TaskError: without a length, empty, or not a data set; the message says how to mend it.
 
     Examples:
         >>> source = Source([(torch.tensor([float(i)]), i) for i in range(5)])
@@ -58,16 +59,30 @@ class Source:
         self.choice: Choice | None = None
         self.declared_batch = dataset.batch_size if isinstance(dataset, DataLoader) else None
         dataset, collate = _unwrap(dataset, role)
+        if _is_iterable(dataset) and not isinstance(dataset, Stream):
+            dataset = Stream(dataset, max(1, _size(dataset, role)))
         self.dataset = dataset
+        self.stream = dataset if isinstance(dataset, Stream) else None
         self.num_samples = _size(dataset, role)
         if self.num_samples == 0:
             raise TaskError(
                 f"{role} has 0 samples: there is nothing to read. Check its path and its filters."
             )
-        self.fetch: Fetch = _fetcher(dataset, collate, role)
+        self._collate = collate
+        self.fetch: Fetch = self.reader() if self.stream else _fetcher(dataset, collate, role)
 
     def __len__(self) -> int:
         return self.num_samples
+
+    def reader(self) -> Fetch:
+        """What one loader fetches with: a stream has a place of its own for each."""
+        if self.stream is None:
+            return self.fetch
+        return Cursor(
+            self.stream,
+            lambda samples, wanted: _collated(samples, self._collate, self.role, wanted),
+            self.role,
+        ).fetch
 
     def content(self) -> Iterator[bytes] | None:
         """All bytes of a TensorDataset, or a Subset of one, for a fingerprint; None for other data sets."""
@@ -88,8 +103,9 @@ def _unwrap(dataset: Any, role: str) -> tuple[Any, Collate | None]:
     """Take the data set and its own collation, if any, out of a DataLoader."""
     if not isinstance(dataset, DataLoader):
         return dataset, None
-    if isinstance(dataset.dataset, IterableDataset):
-        return dataset.dataset, None
+    if isinstance(dataset.dataset, IterableDataset) and dataset.batch_size is not None:
+        collate = dataset.collate_fn
+        return dataset.dataset, None if collate is torch_collate else collate
     if dataset.batch_size is None and dataset.batch_sampler is None:
         raise TaskError(
             f"{role} is a DataLoader with batch_size=None: its items are batches already. "
@@ -116,13 +132,14 @@ def _unwrap(dataset: Any, role: str) -> tuple[Any, Collate | None]:
 
 def _size(dataset: Any, role: str) -> int:
     kind = type(dataset).__name__
-    if isinstance(dataset, IterableDataset) or (
-        hasattr(dataset, "__iter__") and not hasattr(dataset, "__getitem__")
-    ):
-        raise TaskError(
-            f"{role} is iterable only ({kind}): samples are fetched by index here. "
-            f"Read it into a list, or give it __len__ and __getitem__."
-        )
+    if _is_iterable(dataset):
+        try:
+            return len(dataset)
+        except TypeError:
+            raise TaskError(
+                f"{role} is iterable only ({kind}) and has no length: the length of an epoch must be known. "
+                f"Return hemostat.data.Stream(data, num_samples=...), or data with __len__ and __getitem__."
+            ) from None
     if isinstance(dataset, tuple) and any(isinstance(part, Tensor) for part in dataset):
         raise TaskError(
             f"{role} is a tuple of {len(dataset)} tensors: that is no data set. "
@@ -141,6 +158,12 @@ def _size(dataset: Any, role: str) -> int:
         ) from None
 
 
+def _is_iterable(dataset: Any) -> bool:
+    """Iterable and nothing more."""
+    only = hasattr(dataset, "__iter__") and not hasattr(dataset, "__getitem__")
+    return isinstance(dataset, IterableDataset | Stream) or only
+
+
 def _fetcher(dataset: Any, collate: Collate | None, role: str) -> Fetch:
     if collate is None:
         tensors = _tensors(dataset)
@@ -148,6 +171,8 @@ def _fetcher(dataset: Any, collate: Collate | None, role: str) -> Fetch:
             return _from_tensors(tensors)
         if isinstance(dataset, Subset) and type(dataset).__getitem__ is Subset.__getitem__:
             return _from_subset(dataset, role)
+        if _is_table(dataset):
+            return _from_table(dataset, role)
     if callable(getattr(dataset, "__getitems__", None)):
         return _from_getitems(dataset, collate, role)
     return _from_getitem(dataset, collate, role)
@@ -172,6 +197,24 @@ def _from_subset(dataset: Subset[Any], role: str) -> Fetch:
     inner = _fetcher(dataset.dataset, None, role)
     chosen = torch.as_tensor(dataset.indices, dtype=torch.int64)
     return lambda indices: inner(chosen[indices])
+
+
+def _is_table(dataset: Any) -> bool:
+    """A Hugging Face data set, which gives the columns of many rows at once."""
+    return type(dataset).__module__.partition(".")[0] == "datasets" and hasattr(dataset, "with_format")
+
+
+def _from_table(dataset: Any, role: str) -> Fetch:
+    table = dataset.with_format("torch") if dataset.format["type"] is None else dataset
+
+    def fetch(indices: Tensor) -> Any:
+        wanted = indices.tolist()
+        try:
+            return table[wanted]
+        except Exception as error:  # noqa: BLE001 - a transform of the user may raise anything
+            _blame(error, role, f"{len(wanted)} rows, first index {wanted[0]},")
+
+    return fetch
 
 
 def _from_getitems(dataset: Any, collate: Collate | None, role: str) -> Fetch:

@@ -104,14 +104,15 @@ class TrainLoader:
     def _block_indices(self, block: list[Window]) -> NDArray[np.int64]:
         """Samples of this rank for a run of windows; one without any gives its first one, as a filler."""
         feed = self.feed
-        if feed.num_ranks == 1:
+        if feed.num_ranks == 1 and not self.source.stream:
             return self._order.indices(block[0].epoch, block[0].start, block[-1].stop)
         ranges = []
         for window in block:
             low, high = share(window.stop - window.start, feed.rank, feed.num_ranks)
             start, stop = (window.start + low, window.start + high) if high > low else (window.start,) * 2
             ranges.append(np.arange(start, max(stop, start + 1)))
-        return self._order.at(block[0].epoch, np.concatenate(ranges))
+        positions = np.concatenate(ranges)
+        return positions if self.source.stream else self._order.at(block[0].epoch, positions)
 
 
 class EvalLoader:
