@@ -31,6 +31,8 @@ def nonfinite_samples(source: Source, feed: Feed, start_samples: int) -> list[in
             break
     if not rows:
         return []
+    if source.stream:  # its positions are its samples
+        return [start + row for row in rows]
     indices = Order(source.num_samples, feed.seed).indices(epoch, start, start + seen)
     return [int(indices[row]) for row in rows]
 
