@@ -67,6 +67,13 @@ def test_runs_give_the_bill(capsys):
     assert "Set accept_bill=true" in capsys.readouterr().err
 
 
+def test_runs_in_epochs_keep_their_fractions(capsys):
+    assert run(["recipe", *STORY, "--runs", "128:12.4 256:13.1 512:14.9"]) == 0
+    in_epochs = capsys.readouterr().out
+    assert run(["recipe", *STORY, "--runs", "128:12.4M 256:13.1M 512:14.9M"]) == 0
+    assert capsys.readouterr().out == in_epochs
+
+
 def test_what_was_not_given_is_said(capsys):
     assert run(["recipe", "--num-ranks", "2"]) == 0
     assert "lr=0.001 and tuned_batch=32 assumed" in capsys.readouterr().err

@@ -50,6 +50,19 @@ def test_the_same_batch_gets_no_advice():
     assert convert(BASE, Devices(num_ranks=8)).advice == ()
 
 
+@pytest.mark.parametrize("optimizer", ["rmsprop", "lion", "adafactor", "sgd"])
+def test_beta2_is_no_advice_where_it_is_not_adams(optimizer):
+    recipe = convert(Base(optimizer=optimizer, beta2=0.99, tuned_batch=256), FOUR_TIMES)
+    assert "beta2" not in {row.field for row in recipe.advice}
+
+
+def test_a_beta2_of_zero_stays_zero():
+    (row,) = [
+        row for row in convert(Base(beta2=0.0), Devices(global_batch=64)).advice if row.field == "beta2"
+    ]
+    assert (row.before, row.value) == (0.0, 0.0)
+
+
 def test_batch_norm_needs_sync_when_a_device_sees_few_samples():
     base = Base(optimizer="sgd", tuned_batch=64, batch_norm=True)
     few = convert(base, Devices(num_ranks=8)).advice[0]

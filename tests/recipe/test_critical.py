@@ -26,6 +26,17 @@ def test_an_exact_law_is_found_again(critical, least):
     assert fit.low <= fit.critical_batch <= fit.high
 
 
+def test_epochs_are_not_rounded():
+    runs = BatchRun.parse("128:12.4 256:13.1 512:14.9")
+    assert [run.samples for run in runs] == [12.4, 13.1, 14.9]
+    in_samples = [BatchRun(batch=run.batch, samples=run.samples * 50_000) for run in runs]
+    assert fit_critical_batch(runs).critical_batch == fit_critical_batch(in_samples).critical_batch
+    assert BatchRun.parse("1k:1.25M")[0] == BatchRun(batch=1000, samples=1_250_000)
+    for wrong in ("128:nan", "128:inf", "128:-3", "128:0"):
+        with pytest.raises(FieldError, match=r"^runs"):
+            BatchRun.parse(wrong)
+
+
 def test_published_runs_of_an_8b_model():
     runs = [BatchRun(batch=batch, samples=samples) for batch, samples in LLAMA_8B]
     fit = fit_critical_batch(runs)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from hemostat.recipe.other_software import framework_factor, megatron_floor, megatron_ramp
+from hemostat.recipe.other_software import framework_factor
 
 
 @pytest.mark.parametrize(
@@ -18,8 +18,3 @@ def test_mmengine_is_linear_for_everything():
 
 def test_yolo_scales_the_loss_and_not_the_rate():
     assert framework_factor("yolov5", 4.0, "sgd") is None
-
-
-def test_megatron():
-    assert megatron_ramp(16, 8, 300_000, 1024) == (126, 2380)
-    assert megatron_floor(1000, 96) == 960

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from hemostat.errors import FieldError
 from hemostat.recipe import Stopper
-from hemostat.recipe.patience import accuracy_noise, chance_of_no_record, convert_patience, shorter_patience
+from hemostat.recipe.patience import accuracy_noise, convert_patience, shorter_patience
 
 
 def feed(stopper, values, first_step=0):
@@ -100,5 +100,4 @@ def test_the_rule_of_thumb_is_a_third_to_a_half_shorter(patience):
 
 
 def test_noise():
-    assert chance_of_no_record(20, 10) == pytest.approx(2 / 3)
     assert accuracy_noise(0.5, 100) == 0.05

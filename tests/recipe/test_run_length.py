@@ -4,6 +4,7 @@ import pytest
 
 from hemostat.errors import FieldError
 from hemostat.recipe import Base, BatchRun, Devices, convert
+from hemostat.recipe.run_length import run_samples
 
 EIGHT = Devices(num_ranks=8, micro_batch=128)
 
@@ -74,3 +75,40 @@ def test_an_unknown_critical_batch_says_who_measures_it():
     row = next(row for row in convert(Base()).values if row.field == "critical_batch")
     assert (row.value, row.confidence) == ("not known", "low")
     assert "hemostat train" in row.why
+
+
+def test_the_length_of_a_run():
+    assert run_samples(Base(total_samples=7)) == 7
+    assert run_samples(Base(epochs=1.5, num_train_samples=100)) == 150
+    assert run_samples(Base(num_train_samples=100)) == 100
+    assert run_samples(Base(epochs=90)) == 0
+
+
+def warmed(**values):
+    """Warm-up steps at 8 times the batch."""
+    return convert(Base(tuned_batch=128, **values), EIGHT).warmup_steps
+
+
+def test_warm_up_follows_the_beta2_of_this_run():
+    assert warmed(beta2=0.999) == 2000
+    # 0.999 ** 8 = 0.99203: 2 / (1 - beta2) is 251 steps, below the floor of 500
+    assert warmed(beta2=0.999, apply_advice=("beta2",)) == 500
+    assert warmed(beta2=0.9998, apply_advice=("beta2",)) == 1251
+
+
+def test_a_beta2_of_zero_is_not_the_default():
+    assert warmed(beta2=0.0) == 500
+
+
+@pytest.mark.parametrize("optimizer", ["rmsprop", "lion", "adafactor"])
+def test_an_optimizer_without_adams_second_moment_has_no_such_warm_up(optimizer):
+    assert warmed(optimizer=optimizer) == 500
+    assert warmed(optimizer=optimizer, beta2=0.999) == 500
+    assert warmed(optimizer=optimizer, epochs=90, num_train_samples=10**6) == 500  # nor the 5 epochs of SGD
+
+
+def test_a_length_in_steps_knows_the_ragged_end_of_an_epoch():
+    text = {"total_samples": "20 steps", "tuned_batch": 128, "num_train_samples": "1k"}
+    base = Base.from_text(text)
+    assert base.total_samples == 2512
+    assert convert(base).total_steps == 20

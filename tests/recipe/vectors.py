@@ -9,19 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from hemostat.recipe import Base, BatchRun, Devices, convert, fit_critical_batch, scale_lr
-from hemostat.recipe.advice import malladi_betas, per_step_average, scale_beta2, scale_weight_decay
+from hemostat.recipe.advice import per_step_average, scale_beta2, scale_weight_decay
 from hemostat.recipe.critical import samples_stretch
-from hemostat.recipe.laws import (
-    bergsma_best_sequences,
-    bergsma_timescale,
-    deepseek,
-    minicpm_batch_tokens,
-    step_law,
-    surge_factor,
-    zhang_critical_sequences,
-)
-from hemostat.recipe.other_software import megatron_floor, megatron_ramp
-from hemostat.recipe.patience import chance_of_no_record, convert_patience
+from hemostat.recipe.laws import deepseek, step_law
+from hemostat.recipe.patience import convert_patience
 from hemostat.recipe.scaling import saturating_ratio
 from hemostat.recipe.warmup import convert_warmup, untuned_warmup_steps
 
@@ -33,9 +24,10 @@ def _goyal(x: dict[str, Any]) -> dict[str, float]:
 
 
 def _malladi(x: dict[str, Any]) -> dict[str, float]:
-    beta1, beta2, eps = malladi_betas(x["beta1"], x["beta2"], x["eps"], x["after"] / x["before"])
-    lr = scale_lr(x["lr"], tuned_batch=x["before"], global_batch=x["after"], optimizer="adam").lr
-    return {"lr": lr, "beta1": beta1, "beta2": beta2, "eps": eps}
+    base = Base(optimizer="adam", lr=x["lr"], tuned_batch=x["before"], eps=x["eps"], apply_advice=("eps",))
+    recipe = convert(base, Devices(global_batch=x["after"]))
+    assert recipe.eps is not None
+    return {"lr": recipe.lr, "eps": recipe.eps}
 
 
 def _weight_decay(x: dict[str, Any]) -> dict[str, float]:
@@ -92,11 +84,6 @@ def _adascale(x: dict[str, Any]) -> dict[str, float]:
     return {"gain": gain, "adam_gain": math.sqrt(gain)}
 
 
-def _bergsma(x: dict[str, Any]) -> dict[str, float]:
-    sequences = bergsma_best_sequences(x["tokens"])
-    return {"sequences": sequences, "batch_tokens": sequences * 2048}
-
-
 CHECKS = {
     "goyal_linear": _goyal,
     "malladi_adam": _malladi,
@@ -108,22 +95,8 @@ CHECKS = {
     "mccandlish_stretch": lambda x: {"stretch": samples_stretch(x["before"], x["after"], x["critical"])},
     "deepseek": lambda x: dict(zip(("lr", "batch_tokens"), deepseek(x["flop"]), strict=True)),
     "steplaw": lambda x: dict(zip(("lr", "batch_tokens"), step_law(x["params"], x["tokens"]), strict=True)),
-    "minicpm": lambda x: {"batch_tokens": minicpm_batch_tokens(x["loss"])},
-    "zhang": lambda x: {"sequences": zhang_critical_sequences(x["million_tokens"])},
-    "bergsma_batch": _bergsma,
-    "bergsma_tau": lambda x: {"tau": bergsma_timescale(x["tokens_per_param"])},
-    "surge": lambda x: {"factor": surge_factor(x["batch_over_noise"], 1.0)},
     "adascale": _adascale,
-    "no_record": lambda x: {"chance": chance_of_no_record(x["done"], x["more"])},
     "detectron2": _detectron2,
-    "megatron_ramp": lambda x: dict(
-        zip(
-            ("increments", "samples_each"),
-            megatron_ramp(x["start"], x["increment"], x["samples"], x["batch"]),
-            strict=True,
-        )
-    ),
-    "megatron_floor": lambda x: {"batch": megatron_floor(x["batch"], x["pass"])},
 }
 
 

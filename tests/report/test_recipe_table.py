@@ -66,6 +66,17 @@ def test_a_forced_rule_prints_one_number_and_who_chose_it():
     assert lines[-1].startswith("Not retuned")
 
 
+def test_the_short_table_shows_only_what_changed():
+    base = Base(optimizer="sgd", lr=0.1, tuned_batch=128, momentum=0.9, weight_decay=1e-4, beta2=0.9)
+    short = "\n".join(recipe_lines(convert(base, Devices(num_ranks=8, micro_batch=128))))
+    assert "0.9" not in short.replace("0.99", "")
+    assert "weight decay" not in short
+    long = "\n".join(recipe_lines(convert(base, Devices(num_ranks=8, micro_batch=128)), why=True))
+    assert "  momentum: 0.9 (as on one device, you set it)" in long
+    assert "  weight decay: 0.0001 (as on one device, you set it)" in long
+    assert "  clip norm: - (not used: gradients are not clipped)" in long
+
+
 def test_why_shows_reason_source_and_confidence():
     text = "\n".join(recipe_lines(convert(FULL, Devices(num_ranks=8, micro_batch=100)), why=True))
     assert "Source: Goyal et al. 2017" in " ".join(text.split())

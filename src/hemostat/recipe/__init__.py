@@ -5,10 +5,11 @@ from __future__ import annotations
 from hemostat.recipe.batch import Devices
 from hemostat.recipe.convert import convert
 from hemostat.recipe.critical import BatchRun, fit_critical_batch
+from hemostat.recipe.length import convert_length
 from hemostat.recipe.noise import NoiseScale
 from hemostat.recipe.one_device import Base
 from hemostat.recipe.patience import Stopper, Verdict
-from hemostat.recipe.recipe import Option, Recipe
+from hemostat.recipe.recipe import Recipe
 from hemostat.recipe.scaling import scale_lr
 from hemostat.recipe.schedule import Schedule
 
@@ -17,12 +18,12 @@ __all__ = [
     "BatchRun",
     "Devices",
     "NoiseScale",
-    "Option",
     "Recipe",
     "Schedule",
     "Stopper",
     "Verdict",
     "convert",
+    "convert_length",
     "fit_critical_batch",
     "scale_lr",
 ]

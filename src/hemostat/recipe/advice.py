@@ -6,10 +6,9 @@ import math
 
 from hemostat.config import Resolved
 from hemostat.recipe.one_device import Base
-from hemostat.recipe.optimizers import DECOUPLED, optimizer_family, optimizer_name
+from hemostat.recipe.optimizers import DECOUPLED, optimizer_family, optimizer_name, second_moment
 from hemostat.recipe.patience import accuracy_noise
 
-DEFAULT_BETA2 = 0.999
 _BETA2_RANGE = (0.9, 0.9999)
 _MAX_WEIGHT_DECAY = 0.3
 _SGD_LINEAR_LIMIT = 8192
@@ -39,20 +38,6 @@ def scale_beta2(beta2: float, batch_ratio: float) -> float:
     low, high = _BETA2_RANGE
     # Never beyond the range on account of the rule; a value given outside it stays.
     return float(min(max(beta2**batch_ratio, min(low, beta2)), max(high, beta2)))
-
-
-def malladi_betas(beta1: float, beta2: float, eps: float, batch_ratio: float) -> tuple[float, float, float]:
-    """Adam's constants under the square-root rule as printed: 1 - b' = k (1 - b), eps' = eps / sqrt(k).
-
-    Not used by the recipe (beta1 turns negative from k = 10 on); kept to compare.
-
-    Source: Malladi et al. 2022 (arXiv 2205.10287) Def. 5.2.
-
-    Examples:
-        >>> [round(x, 12) for x in malladi_betas(0.9, 0.999, 1e-8, 4)]
-        [0.6, 0.996, 5e-09]
-    """
-    return 1 - batch_ratio * (1 - beta1), 1 - batch_ratio * (1 - beta2), eps / math.sqrt(batch_ratio)
 
 
 def scale_weight_decay(
@@ -144,13 +129,14 @@ def _weight_decay(base: Base, k: float, lr_factor: float) -> list[Resolved]:
 def _adam_constants(base: Base, k: float) -> list[Resolved]:
     if optimizer_family(base.optimizer) not in ("adam", "lamb"):
         return []
-    beta2 = DEFAULT_BETA2 if base.beta2 is None else base.beta2
-    why = "beta2^k keeps the half-life of the second moment in samples; beta1 stays"
-    if k > 32:
-        why += "; k > 32 is far outside what was tested"
-    rows = [
-        _row("beta2", beta2, scale_beta2(beta2, k), why, "Marek et al. 2025 (arXiv 2507.07101)", "medium")
-    ]
+    beta2 = second_moment(base.optimizer, base.beta2)
+    rows = []
+    if beta2 is not None:
+        why = "beta2^k keeps the half-life of the second moment in samples; beta1 stays"
+        if k > 32:
+            why += "; k > 32 is far outside what was tested"
+        source = "Marek et al. 2025 (arXiv 2507.07101)"
+        rows.append(_row("beta2", beta2, scale_beta2(beta2, k), why, source, "medium"))
     if base.eps is not None and base.eps >= 1e-6:
         source = "Malladi et al. 2022 (arXiv 2205.10287) Def. 5.2"
         rows.append(_row("eps", base.eps, base.eps / math.sqrt(k), "eps / sqrt(k)", source, "medium"))

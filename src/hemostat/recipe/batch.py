@@ -17,6 +17,7 @@ class Devices(Config, frozen=True, kw_only=True):
         global_batch: samples behind one update, over all ranks.
         device: "A100-80GB", "V100", "T4", "cpu", ... for the precision.
         new_eval_every_samples: samples between evaluations now; None: as on one device.
+        new_checkpoint_every_samples: samples between checkpoints now; None: as on one device.
         new_warmup_steps: updates of warm-up now; None: derived from the one-device value.
 
     Raises:
@@ -29,13 +30,14 @@ class Devices(Config, frozen=True, kw_only=True):
     global_batch: int | None = None
     device: str | None = None
     new_eval_every_samples: int | None = None
+    new_checkpoint_every_samples: int | None = None
     new_warmup_steps: int | None = None
 
     def __post_init__(self) -> None:
         """Every count is a whole number of at least 1."""
-        for name in ("num_ranks", "micro_batch", "accumulation", "global_batch", "new_eval_every_samples"):
-            check_int(name, getattr(self, name), minimum=1)
-        check_int("new_warmup_steps", self.new_warmup_steps, minimum=0)
+        for name in self.__struct_fields__:
+            if name != "device":
+                check_int(name, getattr(self, name), minimum=0 if name == "new_warmup_steps" else 1)
 
 
 class Batch(Config, frozen=True, kw_only=True):

@@ -16,13 +16,15 @@ from hemostat.recipe.critical import BatchRun
 from hemostat.recipe.double_scaling import find_double_scaling
 from hemostat.recipe.laws import find_odd_lr
 from hemostat.recipe.one_device import ANNEALED, Base
+from hemostat.recipe.optimizers import second_moment
 from hemostat.recipe.options import batch_rows, list_options, lr_row, scale_base
 from hemostat.recipe.precision import precision_for
 from hemostat.recipe.recipe import Recipe
 from hemostat.recipe.rhythm import Change, Rhythm, derive_rhythm
-from hemostat.recipe.run_length import derive_length, derive_schedule, find_critical_batch
+from hemostat.recipe.run_length import Length, derive_length, derive_schedule, find_critical_batch
 from hemostat.recipe.scaling import ScaledLr
 from hemostat.recipe.schedule import Schedule
+from hemostat.recipe.settled import settled_rows
 
 
 def convert(base: Base, devices: Devices | None = None, runs: Sequence[BatchRun] = ()) -> Recipe:
@@ -59,14 +61,15 @@ def convert(base: Base, devices: Devices | None = None, runs: Sequence[BatchRun]
     refuse(base, batch, critical)
     scaled = scale_base(base, batch.global_batch, critical)
     length = derive_length(base, batch.global_batch, critical)
-    schedule, schedule_rows = derive_schedule(base, devices, batch.global_batch, scaled, length)
-    change = Change(batch.global_batch, devices.new_eval_every_samples, length.stretch, length.samples)
-    rhythm = derive_rhythm(base, change)
     advice = advise(base, batch.global_batch, batch.micro_batch, scaled.lr / base.lr)
     applied = {row.field: row for row in advice if row.field in base.apply_advice}
+    beta2 = applied["beta2"].value if "beta2" in applied else second_moment(base.optimizer, base.beta2)
+    schedule, schedule_rows = derive_schedule(base, devices, batch.global_batch, scaled, length, beta2)
+    rhythm = derive_rhythm(base, _change(devices, batch, length))
     precision = _precision(base, devices)
-    rows = [*batch_rows(base, batch), lr_row(base, scaled), *schedule_rows, length.row, *rhythm.rows]
+    rows = [*batch_rows(base, batch), lr_row(base, scaled), *schedule_rows, *length.rows, *rhythm.rows]
     rows += [*applied.values(), precision, critical_row]
+    rows += settled_rows(base, schedule, batch.num_ranks, {row.field for row in rows})
     parts = _Parts(base, batch, scaled, schedule, rhythm, critical)
     recipe = _assemble(parts, applied)
     return msgspec.structs.replace(
@@ -74,10 +77,20 @@ def convert(base: Base, devices: Devices | None = None, runs: Sequence[BatchRun]
         total_samples=length.samples,
         precision=precision.value,
         samples_stretch=length.stretch,
-        values=tuple(row for row in rows if row is not None),
+        values=tuple(rows),
         advice=tuple(row for row in advice if row.field not in applied),
         alternatives=list_options(base, batch, critical),
         findings=tuple(_findings(parts)),
+    )
+
+
+def _change(devices: Devices, batch: Batch, length: Length) -> Change:
+    return Change(
+        batch=batch.global_batch,
+        eval_samples=devices.new_eval_every_samples,
+        stretch=length.stretch,
+        total_samples=length.samples,
+        checkpoint_samples=devices.new_checkpoint_every_samples,
     )
 
 
@@ -111,6 +124,8 @@ def _assemble(parts: _Parts, applied: dict[str, Resolved]) -> Recipe:
         schedule=schedule,
         eval_every_samples=rhythm.eval_every_samples,
         eval_every_steps=rhythm.eval_every_steps,
+        checkpoint_every_samples=rhythm.checkpoint_every_samples,
+        checkpoint_every_steps=rhythm.checkpoint_every_steps,
         patience_evals=rhythm.patience_evals,
         plateau_patience=rhythm.plateau_patience,
         plateau_factor=base.plateau_factor,

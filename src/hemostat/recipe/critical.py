@@ -43,14 +43,25 @@ class BatchRun(Config, frozen=True, kw_only=True):
         Examples:
             >>> BatchRun.parse("128:1.2M 256:1.3M")[1]
             BatchRun(batch=256, samples=1300000)
+            >>> BatchRun.parse("128:12.4 256:13.1")[0].samples  # epochs
+            12.4
         """
         runs = []
         for pair in text.replace(",", " ").split():
             batch, colon, samples = pair.partition(":")
             if not colon:
                 raise FieldError("runs", pair, "is not batch:samples", 'Write it like "128:1.2M 256:1.3M".')
-            runs.append(BatchRun(batch=parse_count(batch, "runs"), samples=parse_count(samples, "runs")))
+            runs.append(BatchRun(batch=parse_count(batch, "runs"), samples=_quantity(samples)))
         return tuple(runs)
+
+
+def _quantity(text: str) -> float:
+    """A plain number as it is, since epochs have fractions; with a suffix a count of samples."""
+    try:
+        number = float(text)
+    except ValueError:
+        return parse_count(text, "runs")
+    return int(number) if number.is_integer() else number
 
 
 class CriticalBatch(Config, frozen=True, kw_only=True):

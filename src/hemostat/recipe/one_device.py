@@ -8,6 +8,7 @@ from typing import Any
 from hemostat.config import Config, decode
 from hemostat.errors import FieldError, UnknownNameError
 from hemostat.recipe.field_checks import check_int, check_number
+from hemostat.recipe.length import samples_from_steps, samples_from_tokens
 from hemostat.recipe.optimizers import optimizer_name
 from hemostat.units import parse_count
 
@@ -24,6 +25,7 @@ _POSITIVE_INTS = (
     "sample_tokens",
     "num_params",
     "eval_every_samples",
+    "checkpoint_every_samples",
 )
 _COUNTS = ("warmup_steps", "patience", "plateau_patience")
 _POSITIVES = ("lr", "epochs", "eps", "clip_norm", "critical_batch", "noise_scale")
@@ -61,6 +63,7 @@ class Base(Config, frozen=True, kw_only=True):
         clip_norm: threshold of the gradient norm.
         patience: evaluations without improvement before the run stopped, on one device.
         eval_every_samples: samples between two evaluations on one device.
+        checkpoint_every_samples: samples between two checkpoints on one device; None: only with evaluations.
         min_delta: smallest change of the metric that counts.
         monitor: metric that patience, plateau and the best weights follow.
         metric_mode: "min" or "max".
@@ -116,6 +119,7 @@ class Base(Config, frozen=True, kw_only=True):
     clip_norm: float | None = None
     patience: int | None = None
     eval_every_samples: int | None = None
+    checkpoint_every_samples: int | None = None
     min_delta: float = 0.0
     monitor: str = "val_loss"
     metric_mode: str = "min"
@@ -236,8 +240,17 @@ def _parse_length(text: str, values: Mapping[str, Any]) -> int:
     for unit, per, usual in (("tok", "sample_tokens", 1), ("step", "tuned_batch", Base().tuned_batch)):
         number, found, _ = text.partition(unit)
         if found:
-            size: int = values.get(per, usual)
-            check_int(per, size, minimum=1)
+            size = _count_of(values, per, usual)
             count = parse_count(number, "total_samples")
-            return -(-count // size) if unit == "tok" else count * size
+            if unit == "tok":
+                return samples_from_tokens(count, size)
+            epoch = _count_of(values, "num_train_samples", None)
+            return samples_from_steps(count, size, epoch)
     return parse_count(text, "total_samples")
+
+
+def _count_of(values: Mapping[str, Any], name: str, usual: Any) -> Any:
+    value = values.get(name, usual)
+    value = parse_count(value, name) if isinstance(value, str) else value
+    check_int(name, value, minimum=1)
+    return value

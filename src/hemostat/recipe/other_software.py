@@ -28,28 +28,3 @@ def framework_factor(framework: str, batch_ratio: float, optimizer: str) -> floa
         root = any(part in optimizer.lower() for part in ("ada", "lamb"))
         return math.sqrt(batch_ratio) if root else batch_ratio
     return None
-
-
-def megatron_ramp(start_batch: int, increment: int, ramp_samples: int, global_batch: int) -> tuple[int, int]:
-    """Increments of a batch ramp and whole samples in each.
-
-    Source: Megatron-LM, `RampupBatchsizeNumMicroBatchesCalculator`.
-
-    Examples:
-        >>> megatron_ramp(16, 8, 300_000, 1024)
-        (126, 2380)
-    """
-    increments = (global_batch - start_batch) // increment
-    return increments, ramp_samples // increments
-
-
-def megatron_floor(global_batch: int, samples_per_pass: int) -> int:
-    """The batch that runs after `--decrease-batch-size-if-needed`; the rate is not told.
-
-    Source: Megatron-LM, `num_microbatches_calculator.py`.
-
-    Examples:
-        >>> megatron_floor(1000, 96)
-        960
-    """
-    return global_batch // samples_per_pass * samples_per_pass

@@ -187,18 +187,6 @@ def shorter_patience(patience: int) -> int:
     return min(patience, max(MIN_PATIENCE, round(0.6 * patience)))
 
 
-def chance_of_no_record(evals_done: int, evals_more: int) -> float:
-    """Chance that the next evaluations bring no new best on a true plateau with independent noise.
-
-    Source: exact, the records of exchangeable values: k / (k + P).
-
-    Examples:
-        >>> round(chance_of_no_record(20, 10), 4)
-        0.6667
-    """
-    return evals_done / (evals_done + evals_more)
-
-
 def accuracy_noise(accuracy: float, num_val_samples: int) -> float:
     """Standard error of an accuracy (0 to 1) over a validation set.
 

@@ -50,6 +50,8 @@ class Recipe(Config, frozen=True, kw_only=True):
         schedule: rate of every step.
         eval_every_samples: samples between evaluations.
         eval_every_steps: the same in updates.
+        checkpoint_every_samples: samples between checkpoints; None: not asked.
+        checkpoint_every_steps: the same in updates.
         patience_evals: bad evaluations before the stop; None: never.
         plateau_patience: bad evaluations borne before the rate is lowered; None: never.
         plateau_factor: factor on a plateau.
@@ -83,6 +85,8 @@ class Recipe(Config, frozen=True, kw_only=True):
     schedule: Schedule
     eval_every_samples: int
     eval_every_steps: int
+    checkpoint_every_samples: int | None = None
+    checkpoint_every_steps: int | None = None
     patience_evals: int | None = None
     plateau_patience: int | None = None
     plateau_factor: float
@@ -139,6 +143,7 @@ class Recipe(Config, frozen=True, kw_only=True):
             "clip_norm": self.clip_norm,
             "precision": self.precision,
             "eval_every_samples": self.eval_every_samples or None,
+            "checkpoint_every_samples": self.checkpoint_every_samples,
             "critical_batch": self.critical_batch,
         }
         longer = self.samples_stretch if self.base.accept_bill and self.total_samples else 1.0
@@ -175,5 +180,6 @@ class Recipe(Config, frozen=True, kw_only=True):
                 "Run the sweep, then give the best rate as lr with tuned_batch "
                 f"{self.global_batch}, or force a rule with lr_rule."
             )
-        reasons = [f"# {row.field}: {row.why} [{row.confidence}]" for row in self.values]
+        moved = [row for row in self.values if row.confidence != "given" or row.before != row.value]
+        reasons = [f"# {row.field}: {row.why} [{row.confidence}]" for row in moved]
         return "\n".join(["# hemostat recipe", *reasons, tomli_w.dumps(self.settings())])

@@ -7,17 +7,33 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from hemostat.config import Resolved
-from hemostat.recipe.advice import DEFAULT_BETA2
 from hemostat.recipe.batch import Devices
 from hemostat.recipe.critical import WARNING_SHARE, BatchRun, fit_critical_batch, samples_stretch
-from hemostat.recipe.length import run_samples, samples_from_epochs, steps_from_samples
+from hemostat.recipe.length import convert_length, samples_from_epochs, steps_from_samples
 from hemostat.recipe.one_device import Base
 from hemostat.recipe.optimizers import optimizer_family
 from hemostat.recipe.scaling import ScaledLr
 from hemostat.recipe.schedule import Schedule
 from hemostat.recipe.warmup import convert_warmup
 
+_UNITS = {"total_steps": "steps", "total_samples": "samples", "total_tokens": "tokens", "epochs": "epochs"}
 _LAW = "McCandlish et al. 2018 (arXiv 1812.06162) eq. 2.11"
+
+
+def run_samples(base: Base) -> int:
+    """Length of the one-device run in samples; 0 where neither it nor the data set's size is given.
+
+    Examples:
+        >>> run_samples(Base(epochs=3, num_train_samples=1000)), run_samples(Base(epochs=3))
+        (3000, 0)
+        >>> run_samples(Base(num_train_samples=1000))  # one epoch where nothing is said
+        1000
+    """
+    if base.total_samples is not None:
+        return base.total_samples
+    if base.num_train_samples is None:
+        return 0
+    return samples_from_epochs(1.0 if base.epochs is None else base.epochs, base.num_train_samples)
 
 
 class Length(NamedTuple):
@@ -26,7 +42,7 @@ class Length(NamedTuple):
     samples: int
     steps: int
     stretch: float
-    row: Resolved | None
+    rows: tuple[Resolved, ...]
 
 
 def find_critical_batch(base: Base, runs: Sequence[BatchRun]) -> tuple[float | None, Resolved]:
@@ -68,23 +84,45 @@ def derive_length(base: Base, global_batch: int, critical: float | None) -> Leng
             samples = math.ceil(before * stretch)
             why = f"x{stretch:.2f} the samples, the bill you accepted for the same quality"
     if not before:
-        return Length(0, 0, stretch, None)
-    steps = steps_from_samples(samples, global_batch, base.num_train_samples)
-    row = Resolved(
-        field="total_steps",
-        before=steps_from_samples(before, base.tuned_batch, base.num_train_samples),
-        value=steps,
-        why=f"{why}: {samples}",
-        source=_LAW if samples != before else "definition",
-        confidence="medium" if samples != before else "high",
-    )
-    return Length(samples, steps, stretch, row)
+        return Length(0, 0, stretch, ())
+    sizes = {
+        "num_train_samples": base.num_train_samples,
+        "sample_tokens": base.sample_tokens if base.sample_tokens > 1 else None,
+    }
+    had = convert_length(samples=before, global_batch=base.tuned_batch, **sizes)
+    now = convert_length(samples=samples, global_batch=global_batch, **sizes)
+    rows = []
+    for field, unit in _UNITS.items():
+        if getattr(now, unit) is not None:
+            row = Resolved(
+                field=field,
+                before=getattr(had, unit),
+                value=getattr(now, unit),
+                why=f"{why}: {samples}" if unit == "steps" else why,
+                source=_LAW if samples != before else "definition",
+                confidence="medium" if samples != before else "high",
+            )
+            rows.append(row)
+    return Length(samples, now.steps, stretch, tuple(rows))
 
 
 def derive_schedule(
-    base: Base, devices: Devices, global_batch: int, scaled: ScaledLr, length: Length
+    base: Base,
+    devices: Devices,
+    global_batch: int,
+    scaled: ScaledLr,
+    length: Length,
+    adam_beta2: float | None = None,
 ) -> tuple[Schedule, list[Resolved]]:
     """Warm-up and decay as one function of the step.
+
+    Args:
+        base: what works on one device.
+        devices: what one has now.
+        global_batch: samples behind one update now.
+        scaled: the rate now.
+        length: length of the run now.
+        adam_beta2: factor of Adam's second moment in this run; None where the optimizer has none.
 
     Raises:
         FieldError: a warm-up longer than half of the run, or beyond the first milestone.
@@ -98,8 +136,8 @@ def derive_schedule(
         batch_ratio=k,
         # A step schedule has warmed up well before its first milestone.
         total_steps=min(length.steps, marks[0]) if marks and length.steps else length.steps,
-        adam_beta2=(base.beta2 or DEFAULT_BETA2) if family in ("adam", "lamb") else None,
-        epoch_steps=None if base.num_train_samples is None else -(-base.num_train_samples // global_batch),
+        adam_beta2=adam_beta2,
+        epoch_steps=_epoch_steps(base, global_batch) if family in ("sgd", "lars") else None,
         stretch=length.stretch if family in ("lamb", "lars") else 1.0,
     )
     steps, why, source, confidence = warm.steps, warm.why, warm.source, "high" if k == 1.0 else "medium"
@@ -125,6 +163,10 @@ def derive_schedule(
         Resolved(field="warmup_steps", before=had, value=steps, why=why, source=source, confidence=confidence)
     ]
     return schedule, rows + _schedule_rows(base, schedule)
+
+
+def _epoch_steps(base: Base, global_batch: int) -> int | None:
+    return None if base.num_train_samples is None else -(-base.num_train_samples // global_batch)
 
 
 def _schedule_rows(base: Base, schedule: Schedule) -> list[Resolved]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from hemostat.config import Resolved
 from hemostat.findings import Severity
-from hemostat.recipe import Option, Recipe
+from hemostat.recipe import Recipe
 from hemostat.units import format_number
 
 MAX_LINES = 12
@@ -21,6 +21,7 @@ _LABELS = {
     "milestones": "milestones",
     "eta_min": "eta_min",
     "eval_every_steps": "steps per evaluation",
+    "checkpoint_every_steps": "steps per checkpoint",
     "min_delta": "min delta",
     "weight_decay": "weight decay",
     "beta2": "beta2",
@@ -47,7 +48,7 @@ def recipe_lines(recipe: Recipe, why: bool = False) -> list[str]:
         f"{recipe.num_ranks} rank{'s' * (recipe.num_ranks != 1)}, batch {recipe.global_batch} "
         f"(k = {format_number(recipe.batch_ratio)})"
     )
-    lines = [head, *(_option_line(recipe, option) for option in recipe.alternatives)]
+    lines = [head, *(_option_line(recipe, number) for number in range(len(recipe.alternatives)))]
     if why:
         return lines + _long_table(recipe)
     notes = _note_lines(recipe)
@@ -55,7 +56,8 @@ def recipe_lines(recipe: Recipe, why: bool = False) -> list[str]:
     return [*lines, *rows, *notes, _next_line(recipe)]
 
 
-def _option_line(recipe: Recipe, option: Option) -> str:
+def _option_line(recipe: Recipe, number: int) -> str:
+    option = recipe.alternatives[number]
     letter, verb = ("A", "hold ") if option.name == "hold" else ("B", "scale")
     cut = f"{option.micro_batch} x {option.accumulation} x {recipe.num_ranks} rank{'s' * (recipe.num_ranks != 1)}"
     rate = f"lr {format_number(option.lr)}"
@@ -84,6 +86,7 @@ def _short_rows(recipe: Recipe, room: int) -> list[str]:
     rows = [row for row in recipe.values if row.field in order]
     rows = [row for row in rows if row.before is not None or row.field in _NEW]
     rows = [row for row in rows if row.field == "lr" or _text(row.before) != _text(row.value)]
+    rows = [row for row in rows if row.value is not None or row.confidence != "given"]
     rows.sort(key=lambda row: order.index(row.field))
     room -= 1  # the line of column names
     shown = rows if len(rows) <= room else rows[: max(1, room - 1)]
@@ -163,10 +166,13 @@ def _long_table(recipe: Recipe) -> list[str]:
 
 
 def _row_lines(row: Resolved) -> list[str]:
+    label = _LABELS.get(row.field, row.field.replace("_", " "))
+    if row.confidence == "given" and row.before in (None, row.value):
+        return [f"  {label}: {_text(row.value)} ({row.why})"]
     before = "" if row.before is None else f"{_text(row.before)} -> "
     source = f" Source: {row.source}." if row.source else ""
     text = f"{row.why[:1].upper()}{row.why[1:]}.{source} Confidence: {row.confidence}."
     return [
-        f"  {_LABELS.get(row.field, row.field.replace('_', ' '))}: {before}{_text(row.value)}",
+        f"  {label}: {before}{_text(row.value)}",
         *textwrap.wrap(text, width=108, initial_indent="      ", subsequent_indent="      "),
     ]
