@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from hemostat.recipe import Base as Base
     from hemostat.task import Task as Task
     from hemostat.train import Session as Session
+    from hemostat.train import load as load
     from hemostat.train import prepare as prepare
 
 __version__ = "0.1.0"
@@ -16,9 +17,10 @@ _HOMES = {
     "Base": "hemostat.recipe",
     "Session": "hemostat.train",
     "Task": "hemostat.task",
+    "load": "hemostat.train",
     "prepare": "hemostat.train",
 }
-__all__ = ["Base", "Session", "Task", "__version__", "prepare"]
+__all__ = ["Base", "Session", "Task", "__version__", "load", "prepare"]
 
 
 def __getattr__(name: str) -> Any:

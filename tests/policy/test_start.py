@@ -35,6 +35,7 @@ def loaded(code: str, modules: tuple[str, ...]) -> list[str]:
         (COMMAND.format(["recipe", "--help"]), HEAVY),
         (COMMAND.format(["train", "--help"]), HEAVY),
         (COMMAND.format(["evaluate", "--help"]), HEAVY),
+        (COMMAND.format(["export", "--help"]), HEAVY),
     ],
 )
 def test_nothing_heavy_is_loaded(code, modules):

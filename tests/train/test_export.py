@@ -1,0 +1,124 @@
+import json
+import subprocess
+import sys
+import textwrap
+
+import pytest
+import torch
+
+from hemostat.errors import FieldError, MissingExtraError, RecordError
+from hemostat.recipe import Devices
+from hemostat.task import load_task
+from hemostat.track import load_run
+from hemostat.train import TrainSettings, export_run, load, train
+
+TASK = """
+import torch, hemostat
+from torch.utils.data import TensorDataset
+
+class Net(torch.nn.Module):
+    def __init__(self, width, branch):
+        super().__init__()
+        self.a, self.b, self.branch = torch.nn.Linear(3, width), torch.nn.Linear(width, 1), branch
+        self.drop = torch.nn.Dropout(0.5)
+
+    def forward(self, x):
+        x = self.drop(torch.relu(self.a(x)))
+        return self.b(x) if not self.branch or x.sum() > 0 else self.b(-x)
+
+class Line(hemostat.Task):
+    optimizer: str = "sgd"
+    tuned_batch: int = 8
+    epochs: float = 2
+    width: int = 4
+    branch: bool = False
+
+    def model(self):
+        return Net(self.width, self.branch)
+
+    def train_data(self):
+        x = torch.randn(40, 3, generator=torch.Generator().manual_seed(1))
+        return TensorDataset(x, x.sum(1, keepdim=True))
+
+    val_data = train_data
+
+    def loss(self, output, target):
+        return ((output - target) ** 2).sum(), len(target)
+"""
+
+
+@pytest.fixture
+def make_run(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "line.py").write_text(textwrap.dedent(TASK))
+
+    def make(**values):
+        train(load_task("line.py:Line", values), Devices(), TrainSettings())
+        return load_run(tmp_path / ".hemostat" / "runs")
+
+    return make
+
+
+def test_a_folder_is_loaded_without_the_training_code(make_run, tmp_path):
+    record = make_run(width=6)
+    written = export_run(record, tmp_path / "out")
+    assert written["kind"] == "archive" and written["checkpoint"] == "best"
+    names = sorted(path.name for path in (tmp_path / "out").iterdir())
+    assert names == ["README.md", "hemostat.json", "model.pt2", "model.safetensors"]
+    inputs = torch.randn(5, 3)
+    expected = load("last")(inputs)
+    (tmp_path / "line.py").unlink()
+    code = (
+        "import hemostat, torch, sys\n"
+        "model = hemostat.load('out')\n"
+        f"print(model(torch.tensor({inputs.tolist()})).tolist())\n"
+        "sys.exit('line' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    torch.testing.assert_close(torch.tensor(json.loads(done.stdout)), expected)
+
+
+def test_a_model_that_cannot_be_traced_says_that_its_task_is_needed(make_run, tmp_path):
+    written = export_run(make_run(branch=True), tmp_path / "out", checkpoint="last")
+    assert written["kind"] == "task" and "torch.export cannot take this model" in written["why"]
+    assert (tmp_path / "out" / "line.py").read_text() == (tmp_path / "line.py").read_text()
+    assert not (tmp_path / "out" / "model.pt2").exists()
+    inputs = torch.randn(5, 3)
+    loaded = load(tmp_path / "out", task=f"{tmp_path}/out/line.py:Line")
+    torch.testing.assert_close(loaded(inputs), load("last", checkpoint="last")(inputs))
+
+
+def test_a_folder_in_use_is_left_alone(make_run, tmp_path):
+    record = make_run()
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "mine.txt").write_text("x")
+    with pytest.raises(FieldError, match="not empty"):
+        export_run(record, tmp_path / "out")
+    (tmp_path / "out" / "mine.txt").unlink()
+    assert export_run(record, tmp_path / "out")["kind"] == "archive"  # empty is fine
+
+
+def test_half_a_checkpoint_leaves_nothing_behind(make_run, tmp_path):
+    record = make_run()
+    path = record.path / "checkpoints" / "best.pt"
+    path.write_bytes(path.read_bytes()[:700])
+    before = sorted(tmp_path.iterdir())
+    with pytest.raises(RecordError, match="not whole"):
+        export_run(record, tmp_path / "out")
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_a_place_that_cannot_be_written(make_run, tmp_path):
+    record = make_run()
+    (tmp_path / "taken").write_text("a file")
+    with pytest.raises(RecordError, match="cannot be written"):
+        export_run(record, tmp_path / "taken" / "out")
+
+
+def test_the_extra_is_named(make_run, tmp_path, monkeypatch):
+    record = make_run()
+    monkeypatch.setitem(sys.modules, "safetensors", None)
+    monkeypatch.setitem(sys.modules, "safetensors.torch", None)
+    with pytest.raises(MissingExtraError, match=r"hemostat\[export\]"):
+        export_run(record, tmp_path / "out")
