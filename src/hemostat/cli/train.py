@@ -105,7 +105,7 @@ def _conclude(job: Job, status: int, show: dict[str, Any]) -> int:
     if status in (0, 1, 4, 5, 75) and not refused:
         _tell(job.run_dir, show)  # its line "stopped" has the reason
         return status
-    if why and status < 128:  # of a rank that a signal killed, the backend has told
+    if ended and why and ended[0] < 128:  # of a rank that a signal killed, the backend has told
         print(f"error: {why}", file=sys.stderr)
     if not refused:
         summary = load_run(job.run_dir.parent, job.run_id).summary
