@@ -21,6 +21,7 @@ SAME = (
     "total_steps",
     "schedule",
     "eval_every_steps",
+    "checkpoint_every_steps",
     "patience_evals",
     "plateau_patience",
     "min_delta",
@@ -59,6 +60,7 @@ def test_reading_it_back_gives_the_same_run(
         eta_min=1e-4,
         patience=patience,
         eval_every_samples=eval_samples,
+        checkpoint_every_samples=eval_samples,
         weight_decay=0.05,
         apply_advice=advice,
     )

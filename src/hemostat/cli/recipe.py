@@ -28,7 +28,9 @@ def recipe(
     accumulation: Annotated[int | None, typer.Option(help="passes added up before an update")] = None,
     global_batch: Annotated[int | None, typer.Option(help="samples behind one update")] = None,
     device: Annotated[str | None, typer.Option(help="A100, V100, T4, cpu, ... for the precision")] = None,
-    runs: Annotated[str, typer.Option(help='your runs, batch:samples-to-target: "128:1.2M 256:1.3M"')] = "",
+    runs: Annotated[
+        str, typer.Option(help='your runs, batch:samples (or epochs) to target: "128:1.2M 256:1.3M"')
+    ] = "",
     output: Annotated[Path | None, typer.Option(help="write the recipe as TOML")] = None,
     config: Annotated[Path | None, typer.Option(help="TOML file with the one-device values")] = None,
     set_: Annotated[list[str] | None, typer.Option("--set", help="name=value, over the file")] = None,
