@@ -8,7 +8,7 @@ import torch
 from hemostat.errors import HemostatWarning
 from hemostat.recipe import Base, Devices
 from hemostat.train import Session, TrainSettings
-from hemostat.train.own_optimizer import fill_base, read_off
+from hemostat.train.own_optimizer import fill_base, read_off, warn_of_batch
 
 WEIGHT = torch.nn.Parameter(torch.zeros(2))
 
@@ -66,3 +66,10 @@ def test_a_warm_up_scheduler_is_named_and_leaves_the_rate_alone():
             Base(lr=0.1, tuned_batch=4, schedule="constant"),
         )
     assert optimizers[0].param_groups[0]["lr"] == pytest.approx(0.1)
+
+
+def test_another_batch_of_the_loader_is_named():
+    warn_of_batch(None, 32)
+    warn_of_batch(32, 32)
+    with pytest.warns(HemostatWarning, match="tuned_batch=32: train_data is a DataLoader with batch 8"):
+        warn_of_batch(8, 32)

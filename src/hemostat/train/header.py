@@ -11,13 +11,16 @@ from hemostat.config import to_plain
 from hemostat.errors import UsageError
 from hemostat.recipe import Recipe
 from hemostat.task import call, hyper_parameters
-from hemostat.track import fingerprint
+from hemostat.track import collect_provenance, fingerprint
 from hemostat.train.process import World
 from hemostat.train.recorded_task import task_file
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from hemostat.data import Source
     from hemostat.task import LoadedTask, Task
+    from hemostat.train.settings import TrainSettings
 
 
 def hardware(world: World) -> dict[str, Any]:
@@ -31,9 +34,12 @@ def hardware(world: World) -> dict[str, Any]:
     }
 
 
-def recipe_header(recipe: Recipe) -> dict[str, Any]:
-    """Every value with its reason, the findings, and how the batch is cut."""
+def run_header(origin: Path, settings: TrainSettings, recipe: Recipe) -> dict[str, Any]:
+    """Commit, settings, every value with its reason, the findings, and how the batch is cut."""
     return {
+        "provenance": to_plain(collect_provenance(origin)),
+        "seed": settings.seed,
+        "settings": to_plain(settings),
         "hyper_parameters": to_plain(recipe.settings()),
         "recipe": [to_plain(value) for value in recipe.values],
         "findings": [to_plain(finding) for finding in recipe.findings],

@@ -1,4 +1,4 @@
-"""What a script's own optimizer says already: the recipe reads it, and a forgotten scheduler is named."""
+"""What a script's own optimizer and loader say already: the recipe reads it, and what is not used is named."""
 
 from __future__ import annotations
 
@@ -28,6 +28,21 @@ def read_off(optimizer: torch.optim.Optimizer) -> dict[str, Any]:
 def written_lr(group: dict[str, Any]) -> float:
     """The rate that a group was written with; a torch scheduler has moved `lr` and kept it as `initial_lr`."""
     return float(group.get("initial_lr", group["lr"]))
+
+
+def warn_of_batch(declared: int | None, tuned: int) -> None:
+    """Say that the batch of a DataLoader is not used, where the recipe names another.
+
+    Warns:
+        HemostatWarning: the two differ.
+    """
+    if declared not in (None, tuned):
+        warnings.warn(
+            f"tuned_batch={tuned}: train_data is a DataLoader with batch {declared}, which is not used. "
+            f"Set tuned_batch={declared} if lr was tuned at it.",
+            HemostatWarning,
+            stacklevel=3,
+        )
 
 
 def fill_base(base: Base, optimizer: torch.optim.Optimizer) -> Base:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import time
-import warnings
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -14,20 +13,18 @@ from typing import Any, NamedTuple
 import msgspec
 import torch
 
-from hemostat.config import to_plain
 from hemostat.data import EvalLoader, Feed, MicroBatch, Source, TrainLoader
-from hemostat.errors import GuardStop, HemostatWarning, RankFailureError, RecordError, TaskError
+from hemostat.errors import GuardStop, RankFailureError, RecordError, TaskError
 from hemostat.recipe import Base, Devices, Verdict
-from hemostat.task import to_device
-from hemostat.track import collect_provenance
+from hemostat.task import Task, to_device
 from hemostat.train.control import ControlVote
 from hemostat.train.evaluate import Measure, evaluate
 from hemostat.train.guards import nonfinite_samples
-from hemostat.train.header import hardware, recipe_header
+from hemostat.train.header import data_fingerprint, hardware, run_header
 from hemostat.train.loop_guard import LoopGuard, check_given
 from hemostat.train.noise import NoiseMeter
 from hemostat.train.outcome import Outcome
-from hemostat.train.own_optimizer import fill_base
+from hemostat.train.own_optimizer import fill_base, warn_of_batch
 from hemostat.train.parallel import dp
 from hemostat.train.precision import Precision
 from hemostat.train.process import World, seed_everything
@@ -74,6 +71,7 @@ class Session:
         recipe: every hyper-parameter as it is used, with its reason.
         last: the latest step, or None.
         origin: folder whose git commit is recorded; the trainer sets the task file's.
+        describes_data: the digest of the training data is recorded; the trainer has the task's own.
         outcome: how the run ended; complete once the `with` block was left.
         stop_reason: one sentence once the run is to end early, else empty.
         at_window_end: the latest `backward` completed a step.
@@ -106,14 +104,7 @@ class Session:
         self.settings = settings or TrainSettings()
         self.world = world or World.from_environment(self.settings.device)
         self._source = train_data if isinstance(train_data, Source) else Source(train_data, "train_data")
-        declared = self._source.declared_batch
-        if declared not in (None, base.tuned_batch):
-            warnings.warn(
-                f"tuned_batch={base.tuned_batch}: train_data is a DataLoader with batch {declared}, "
-                f"which is not used. Set tuned_batch={declared} if lr was tuned at it.",
-                HemostatWarning,
-                stacklevel=2,
-            )
+        warn_of_batch(self._source.declared_batch, base.tuned_batch)
         if optimizer is not None:
             base = fill_base(base, optimizer)
         if self.settings.precision is not None:
@@ -151,6 +142,7 @@ class Session:
         self._micro: MicroBatch | None = None
         self._schedule_lr = self.recipe.schedule.lr
         self.origin = Path.cwd()
+        self.describes_data = True
         self.started_s = time.perf_counter()
         self.outcome = Outcome(monitor=base.monitor)
 
@@ -354,12 +346,10 @@ class Session:
 
     def _header(self) -> dict[str, Any]:
         return {
-            "provenance": to_plain(collect_provenance(self.origin)),
+            **run_header(self.origin, self.settings, self.recipe),
             "hardware": hardware(self.world) | {"usd_per_hour": self.usd_per_hour},
-            "seed": self.settings.seed,
-            "settings": to_plain(self.settings),
             "precision": self.precision.name,
-            **recipe_header(self.recipe),
+            **({"data": data_fingerprint(Task(), self._source)} if self.describes_data else {}),
         }
 
     def _conclude(self, error: BaseException | None) -> None:
