@@ -245,7 +245,7 @@ def test_reading_ahead_hides_the_fetch():
 
 
 def test_waits_are_measured_where_the_consumer_stands():
-    loader = TrainLoader(Slow(40), Feed(seed=0, global_batch=4, total_samples=40))
+    loader = TrainLoader(Slow(), Feed(seed=0, global_batch=4, total_samples=200))
     began = time.perf_counter()
     for _ in loader:
         pass

@@ -120,6 +120,8 @@ def choose(seen: Measured, most: int) -> Choice:
     )
     if seen.fetch_s >= DEAR_S and hasattr(os, "fork"):
         return Choice("processes", need, why)
+    if seen.step_s < CHEAP_S:
+        return Choice("none", 0, f"{why}, and steps of {_short(seen.step_s)} hide nothing")
     return Choice("threads", 1, f"{why}; too cheap for processes")
 
 

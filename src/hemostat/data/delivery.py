@@ -131,11 +131,11 @@ class Delivery:
             if job is None:
                 return
             batch, fetch_s = self._run(job)
-            self._waits.add(perf_counter() - asked, fetch_s)
             costs.append(fetch_s)
             kept.append((job, checksum(batch.data)))
             self._slot_bytes = max(self._slot_bytes, num_bytes(batch.data) if fetch_s > 1e-3 else 0)
             given = perf_counter()
+            self._waits.add(given - asked, fetch_s)
             yield batch
             steps.append(perf_counter() - given)
         self._fetch_s = statistics.median(costs)

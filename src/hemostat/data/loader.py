@@ -72,21 +72,29 @@ class TrainLoader:
         """End the threads and processes of unfinished iterations; batches that were handed out stay valid."""
         self._delivery.close()
 
+    def _share(self, size: int, shares: dict[int, tuple[int, int]]) -> tuple[int, int]:
+        """Samples of this rank in a window, and micro-batches; nearly all windows have one size."""
+        low, high = share(size, self.feed.rank, self.feed.num_ranks)
+        found = shares[size] = (high - low, num_micro_batches(self.feed, size))
+        return found
+
     def _jobs(self) -> Iterator[Job]:
+        shares: dict[int, tuple[int, int]] = {}
         for block in self._blocks():
             indices = torch.from_numpy(self._block_indices(block))
             used = 0
-            for window in block:
-                size = window.stop - window.start
-                low, high = share(size, self.feed.rank, self.feed.num_ranks)
-                mine = high - low
+            for epoch, window_start, window_stop, position in block:
+                size = window_stop - window_start
+                mine, parts = shares.get(size) or self._share(size, shares)
                 own = indices[used : used + max(mine, 1)]
                 used += max(mine, 1)
-                parts = num_micro_batches(self.feed, size)
+                if parts == 1 and mine:
+                    yield Job(own, epoch, mine, size, True, position)
+                    continue
                 for part in range(parts):
                     start, stop = share(mine, part, parts)
                     chosen = own[start:stop] if stop > start else own[:1]
-                    yield Job(chosen, window.epoch, stop - start, size, part == parts - 1, window.position)
+                    yield Job(chosen, epoch, stop - start, size, part == parts - 1, position)
 
     def _blocks(self) -> Iterator[list[Window]]:
         """Runs of windows of one epoch, about `BLOCK_POSITIONS` samples of this rank; the first is short."""
