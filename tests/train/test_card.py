@@ -9,6 +9,7 @@ HEADER = {
     "recipe": [
         {"field": "lr", "before": 0.1, "value": 0.2, "why": "linear rule | k = 2", "source": "Goyal 2017"},
         {"field": "momentum", "value": 0.9, "why": "given by the task"},
+        {"field": "ema", "value": None, "why": "not used"},
     ],
 }
 SUMMARY = {"monitor": "val_loss", "best": 0.25}
@@ -30,6 +31,7 @@ def test_it_says_where_the_model_comes_from(tmp_path):
         f"1797 samples, full fingerprint `{'ab' * 32}`",
         "| lr | 0.1 -> 0.2 | linear rule \\| k = 2 (Goyal 2017) |",
         "| momentum | 0.9 | given by the task |",
+        "| ema | none | not used |",
         "| val_loss | 0.25 | | best during training, chosen by it |",
     ):
         assert part in text

@@ -122,3 +122,45 @@ def test_the_extra_is_named(make_run, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "safetensors.torch", None)
     with pytest.raises(MissingExtraError, match=r"hemostat\[export\]"):
         export_run(record, tmp_path / "out")
+
+
+HUGGING_FACE = """
+import torch, hemostat, transformers
+
+class Own(transformers.GPT2LMHeadModel):
+    pass
+
+class Lm(hemostat.Task):
+    tuned_batch: int = 8
+    own: bool = False
+
+    def model(self):
+        config = transformers.GPT2Config(
+            vocab_size=31, n_positions=16, n_embd=8, n_layer=1, n_head=2, bos_token_id=0, eos_token_id=0
+        )
+        return (Own if self.own else transformers.GPT2LMHeadModel)(config)
+
+    def train_data(self):
+        ids = torch.randint(0, 31, (16, 8), generator=torch.Generator().manual_seed(1))
+        return [{"input_ids": row, "labels": row} for row in ids]
+
+    def step(self, model, batch):
+        return model(**batch)
+"""
+
+
+@pytest.mark.parametrize("own", [False, True])
+def test_a_hugging_face_model_becomes_a_hugging_face_folder(tmp_path, monkeypatch, own):
+    transformers = pytest.importorskip("transformers")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "lm.py").write_text(HUGGING_FACE)
+    train(load_task("lm.py:Lm", {"own": own}), Devices(), TrainSettings())
+    written = export_run(load_run(tmp_path / ".hemostat" / "runs"), tmp_path / "out")
+    assert written["kind"] == ("task" if own else "huggingface") and written["checkpoint"] == "last"
+    ids = torch.randint(0, 31, (2, 5))
+    expected = load("last")(ids).logits
+    torch.testing.assert_close(
+        transformers.GPT2LMHeadModel.from_pretrained("out").eval()(ids).logits, expected
+    )
+    loaded = load("out", task="lm.py:Lm") if own else load("out")
+    torch.testing.assert_close(loaded(ids).logits, expected)

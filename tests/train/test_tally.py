@@ -20,7 +20,8 @@ def tallied(blocks, num_parts=None, rows=True):
 
 
 def test_with_counts_of_one_it_is_the_standard_error_of_a_mean():
-    values = [random.Random(1).gauss(3, 2) for _ in range(40)]
+    draw = random.Random(1)
+    values = [draw.gauss(3, 2) for _ in range(40)]
     blocks = [[(value, 1.0) for value in values[start : start + 7]] for start in range(0, 40, 7)]
     figure = tallied(blocks)
     assert figure.value == pytest.approx(statistics.fmean(values))
@@ -82,7 +83,9 @@ def test_rows_that_do_not_add_up_are_not_trusted():
     tally = Tally(2)
     for part in range(2):
         tally.add(
-            part, {"loss": (10.0 + part, 2.0), "f": (1.0, 2.0)}, [{"loss": (4.0, 1.0)}, {"loss": (4.0, 1.0)}]
+            part,
+            {"loss": (10.0 + part, 2.0), "f": (1.0 + part, 2.0)},
+            [{"loss": (4.0, 1.0)}, {"loss": (4.0, 1.0)}],
         )
     figures = tally.pooled(World())
     assert figures["loss"].unit == "batch" and figures["f"].unit == "batch"
@@ -95,6 +98,9 @@ def test_what_has_no_error():
     broken = tallied([[(math.nan, 1.0)], [(1.0, 1.0)]])
     assert math.isnan(broken.value) and broken.standard_error is None
     assert ratio_error(2.0, 4.0, 2.0, 1.0, 1.0, 1) is None
+    for value in (0.0, 1.0, 0.1):
+        alike = tallied([[(value, 1.0)] * 20])
+        assert alike.value == pytest.approx(value) and alike.standard_error is None
 
 
 def test_parts_are_whole_and_in_order():

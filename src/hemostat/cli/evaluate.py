@@ -93,7 +93,7 @@ def _figure(figure: dict[str, Any]) -> str:
     if isinstance(value, str):
         return f"{value}: nothing was counted, or it was not finite"
     if error is None:
-        return f"{value:.4g}  (no standard error: it is not a sum and a count, or there is one batch only)"
+        return f"{value:.4g}  (no standard error: one unit only, all alike, or no sum and count)"
     unit = {"sample": "over samples", "batch": "over batches: rows beside each other count as related"}
     return f"{format_plus_minus(value, error)}  (standard error {unit[figure['unit']]})"
 

@@ -12,7 +12,20 @@ from hemostat.track import RunRecord
 from hemostat.units import format_count, format_number, format_plus_minus, format_seconds, format_usd
 
 SHARES = (0.25, 0.5, 1.0)
-MAX_DIFFERENCES = 4
+MAX_LINES = 12
+# what people change, before what follows from it
+_FIRST = (
+    "task",
+    "data",
+    "lr",
+    "global_batch",
+    "num_ranks",
+    "optimizer",
+    "schedule",
+    "epochs",
+    "seed",
+    "commit",
+)
 
 
 def compare_runs(records: Sequence[RunRecord]) -> dict[str, Any]:
@@ -35,7 +48,7 @@ def compare_runs(records: Sequence[RunRecord]) -> dict[str, Any]:
     metric = _metric(records)
     curves = [record.metrics(metric) for record in records]
     settings = [_settings(record) for record in records]
-    names = list(dict.fromkeys(name for one in settings for name in one))
+    names = list(dict.fromkeys([*_FIRST, *(name for one in settings for name in one)]))
     differ = {name: [one.get(name) for one in settings] for name in names}
     summaries = [record.summary for record in records]
     return {
@@ -61,26 +74,14 @@ def compare_lines(compared: dict[str, Any], full: bool = False) -> list[str]:
 
     Args:
         compared: from `compare_runs`.
-        full: all values that differ, not only the first four.
+        full: all values that differ and all figures; else 12 lines.
     """
-    rows: list[tuple[str, list[str]]] = [("", compared["runs"])]
+    figures = _figure_rows(compared, full)
     differ = list(compared["differ"].items())
-    shown = differ if full or len(differ) <= MAX_DIFFERENCES else differ[:MAX_DIFFERENCES]
-    rows += [(name, [_text(value) for value in values]) for name, values in shown]
-    for point in compared["at"]:
-        rows.append(
-            (f"{compared['metric']} at {format_count(point['samples'])}", list(map(_text, point["values"])))
-        )
-    monitors = set(compared["monitor"])
-    best = f"best {next(iter(monitors))}" if len(monitors) == 1 and None not in monitors else "best"
-    rows.append((best, list(map(_text, compared["best"]))))
-    for name in dict.fromkeys(name for one in compared["evaluations"] for name in one):
-        rows.append((name, [_sure(one.get(name)) for one in compared["evaluations"]]))
-    for name, form in (("samples", format_count), ("train_s", format_seconds), ("usd", format_usd)):
-        values = compared[name]
-        if any(value is not None for value in values):
-            label = {"train_s": "time", "usd": "cost"}.get(name, name)
-            rows.append((label, ["" if value is None else form(value) for value in values]))
+    room = MAX_LINES - 1 - len(figures)
+    shown = differ if full or len(differ) <= room else differ[: room - 1]
+    values = [(name, [_text(value) for value in values]) for name, values in shown]
+    rows: list[tuple[str, list[str]]] = [("", compared["runs"]), *values, *figures]
     widths = [
         max(len(label) for label, _ in rows),
         *(max(map(len, cells)) for cells in zip(*_cells(rows), strict=True)),
@@ -90,8 +91,29 @@ def compare_lines(compared: dict[str, Any], full: bool = False) -> list[str]:
         for label, cells in rows
     ]
     if len(shown) < len(differ):
-        lines.append(f"and {len(differ) - len(shown)} more values differ: --why")
+        left = len(differ) - len(shown)
+        lines.append(f"and {left} more value{'s differ' if left > 1 else ' differs'}: --why")
     return lines if differ else [*lines, "no recorded value differs"]
+
+
+def _figure_rows(compared: dict[str, Any], full: bool) -> list[tuple[str, list[str]]]:
+    rows = []
+    for point in compared["at"][0 if full else -2 :]:
+        label = f"{compared['metric']} at {format_count(point['samples'])}"
+        rows.append((label, list(map(_text, point["values"]))))
+    monitors = set(compared["monitor"])
+    best = f"best {next(iter(monitors))}" if len(monitors) == 1 and None not in monitors else "best"
+    rows.append((best, list(map(_text, compared["best"]))))
+    judged = list(dict.fromkeys(name for one in compared["evaluations"] for name in one))
+    judged.sort(key=lambda name: not name.startswith("test_"))
+    for name in judged if full else judged[:2]:
+        rows.append((name, [_sure(one.get(name)) for one in compared["evaluations"]]))
+    for name, form in (("samples", format_count), ("train_s", format_seconds), ("usd", format_usd)):
+        values = compared[name]
+        if any(value is not None for value in values):
+            label = {"train_s": "time", "usd": "cost"}.get(name, name)
+            rows.append((label, ["" if value is None else form(value) for value in values]))
+    return rows
 
 
 def draw_compare(records: Sequence[RunRecord], path: Path) -> Path:

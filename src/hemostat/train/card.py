@@ -110,8 +110,9 @@ def _recipe(rows: list[Any]) -> list[str]:
     lines = ["| value | | why |", "|---|---|---|"]
     for row in values:
         before = row.get("before")
+        value = "none" if row.get("value") is None else row["value"]
         change = f"{before} -> " if before not in (None, row.get("value")) else ""
         source = f" ({row['source']})" if row.get("source") else ""
         why = f"{row.get('why', '')}{source}".replace("|", "\\|").replace("\n", " ")
-        lines.append(f"| {row.get('field')} | {change}{row.get('value')} | {why} |")
+        lines.append(f"| {row.get('field')} | {change}{value} | {why} |")
     return lines

@@ -89,6 +89,8 @@ def _write_model(model: nn.Module, loaded: LoadedTask, folder: Path, seed: int) 
         save_pretrained(folder)
         if _is_of_transformers(kind):
             return {"kind": "huggingface", "class": kind.__name__}
+        if not (folder / "model.safetensors").exists():
+            save_model(model, str(folder / "model.safetensors"))
         _keep_task_file(loaded, folder)
         return {"kind": "task", "why": f"{kind.__name__} is a class of its own, not one of transformers."}
     save_model(model, str(folder / "model.safetensors"))

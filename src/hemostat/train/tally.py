@@ -15,6 +15,7 @@ from hemostat.train.process import World
 Unit = Literal["sample", "batch", "none"]
 Pairs = Mapping[str, tuple[float, float]]
 _KEPT = 7  # numbers per figure and part: see Tally.add
+_ALIKE = 1e-14  # what rounding leaves of a difference that is 0
 _TOLERANCE = 1e-3  # bf16 rounds a row alone and in its batch differently
 
 
@@ -139,7 +140,8 @@ def ratio_error(
         num_units: m.
 
     Returns:
-        None for fewer than two units, or where a sum is not finite.
+        None for fewer than two units, where all are alike (20 of 20 right do not mean that none can be wrong), or
+        where a sum is not finite.
 
     Source: Cochran 1977, Sampling Techniques, 3rd edition, section 2.11 (ratio, without the correction for a
         finite population); Miller 2024 (2411.00640) on clustered standard errors.
@@ -151,9 +153,9 @@ def ratio_error(
     if num_units < 2:
         return None
     residual = squares - 2 * value * crossed + value * value * count_squares
-    if not math.isfinite(residual):
+    if not residual > _ALIKE * squares or not math.isfinite(residual):
         return None
-    return math.sqrt(max(0.0, residual) * num_units / (num_units - 1)) / abs(count)
+    return math.sqrt(residual * num_units / (num_units - 1)) / abs(count)
 
 
 def part_borders(num_blocks: int, num_parts: int) -> list[tuple[int, int]]:
