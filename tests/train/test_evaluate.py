@@ -49,3 +49,17 @@ def test_a_model_that_raises_leaves_training_mode_on():
     with pytest.raises(ZeroDivisionError):
         judge(lambda model, batch: 1 / 0, model=model)
     assert model.training
+
+
+@pytest.mark.parametrize(
+    ("answer", "text"),
+    [
+        (torch.ones(()), "returned a Tensor. Return {name:"),
+        ((1.0, 1), "returned a tuple"),
+        ({"mse": torch.ones(())}, "gave a Tensor for 'mse'"),
+        ({"mse": (1.0, 1, 2)}, "gave a tuple for 'mse'"),
+    ],
+)
+def test_an_answer_without_pairs_is_refused(answer, text):
+    with pytest.raises(TaskError, match=text):
+        judge(lambda model, batch: answer)

@@ -33,7 +33,7 @@ def evaluate(
         name: sum / count, the same bits on all ranks; NaN where nothing was counted.
 
     Raises:
-        TaskError: the metrics' names change from batch to batch or from rank to rank.
+        TaskError: `measure` returned no pairs, or names that change from batch to batch or from rank to rank.
     """
     world.average_(list(model.buffers()))
     sums: dict[str, float] = {}
@@ -43,6 +43,7 @@ def evaluate(
             if not micro.num_samples:
                 continue  # no collective waits in an unwrapped forward, so a filler need not be computed
             values = measure(model, to_device(micro.data, world.device))
+            _check_pairs(values)
             if sums and sums.keys() != values.keys():
                 raise TaskError(
                     f"metrics returned {sorted(values)} after {sorted(sums)}. Return the same names."
@@ -64,3 +65,13 @@ def evaluate(
         name: total / count if count else float("nan")
         for name, (total, count) in zip(names, halves, strict=True)
     }
+
+
+def _check_pairs(values: Any) -> None:
+    if not isinstance(values, Mapping):
+        raise TaskError(f"measure returned a {type(values).__name__}. Return {{name: (sum, count)}}.")
+    for name, pair in values.items():
+        if not isinstance(pair, tuple) or len(pair) != 2:
+            raise TaskError(
+                f"measure gave a {type(pair).__name__} for {name!r}. Return {{name: (sum, count)}}."
+            )
