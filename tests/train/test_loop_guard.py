@@ -144,3 +144,17 @@ def test_with_several_ranks_the_loss_must_come_from_the_watched_model():
     guard.hand_out()
     with pytest.raises(TaskError, match=r"not computed by session\.model"):
         guard.before_backward(loss, 1)
+
+
+def test_a_session_inside_of_a_session_is_a_run_of_its_own():
+    def run(session: Session, inner) -> float:
+        with session:
+            for batch in session.steps():
+                inner()
+                session.backward(loss_of(session, batch), len(batch[0]))
+        return session.last.loss
+
+    alone = run(open_session(), lambda: None)
+    outer = open_session()
+    assert run(outer, lambda: run(open_session(), lambda: None)) == alone
+    assert outer.outcome.reason == "the run reached its end"
