@@ -50,6 +50,22 @@ def spec(tmp_path, monkeypatch):
     return "line.py:Line"
 
 
+def test_checkpoints_come_between_evaluations(spec, tmp_path):
+    path = tmp_path / "line.py"
+    text = path.read_text().replace("import torch, hemostat", "import torch, hemostat\nCALLS = []", 1)
+    head = "    def loss(self, output, target):\n"
+    breaks = head + "        CALLS.append(1)\n        assert len(CALLS) < 9, 'a crash'\n"
+    path.write_text(text.replace(head, breaks))
+    settings = TrainSettings(self_check=False)
+    for number, values in enumerate(({}, {"checkpoint_every_samples": 32})):
+        loaded = load_task(spec, {"eval_every_samples": 400, **values})
+        with pytest.raises(TaskError, match="a crash"):
+            train(loaded, Devices(), settings)
+        found = list((tmp_path / ".hemostat" / "runs").glob("*/checkpoints/last.pt"))
+        assert len(found) == number  # the crash of the first run left nothing
+    assert set(torch.load(found[0], weights_only=True)) == {"weight", "bias"}
+
+
 def test_a_task_is_trained_judged_saved_and_recorded(spec, tmp_path):
     outcome = train(load_task(spec, {}), Devices(), TrainSettings(usd_per_hour=36.0)).outcome
     assert (outcome.steps, outcome.samples, outcome.reason) == (40, 320, "the run reached its end")

@@ -150,7 +150,7 @@ class Trainer:
 
     def _steps(self, progress: Progress) -> None:
         session, door = self.session, self.door
-        every = session.recipe.eval_every_steps
+        every, kept = session.recipe.eval_every_steps, session.recipe.checkpoint_every_steps
         for batch in session.steps():
             with session.autocast():
                 loss = door.compute(session.model, batch)
@@ -159,6 +159,8 @@ class Trainer:
                 progress.update(session.last)
                 if session.last.number % every == 0 and not session.stop_reason:
                     self._evaluate(progress)
+                if kept and session.last.number % kept == 0:
+                    self._save("last")
 
     def _evaluate(self, progress: Progress) -> None:
         session = self.session
