@@ -2,6 +2,7 @@ import json
 import subprocess
 
 import pytest
+import torch
 
 from hemostat.errors import FieldError, TaskError
 from hemostat.task import load_task
@@ -82,3 +83,11 @@ def test_a_run_of_something_else(record):
     record.header["task"] = {"spec": "code/line.py:Line", "values": {"width": "wide"}}
     with pytest.raises(FieldError, match="width='wide'"):
         load_recorded_task(record)
+
+
+def test_a_value_that_json_cannot_hold_comes_back_as_the_default(record, tmp_path):
+    path = tmp_path / "code" / "line.py"
+    path.write_text(TASK.replace("width: int = 3", "width: int = 3\n    dtype: torch.dtype = torch.float16"))
+    record.header["task"]["values"] = {"width": 5, "dtype": "torch.float16"}
+    task = load_recorded_task(record).task
+    assert (task.width, task.dtype) == (5, torch.float16)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from hemostat.blame import shown
-from hemostat.errors import TaskError
+from hemostat.errors import FieldError, TaskError
 from hemostat.task import LoadedTask, load_task
 from hemostat.track import RunRecord, collect_provenance
 
@@ -28,7 +28,21 @@ def load_recorded_task(record: RunRecord, spec: str | None = None) -> LoadedTask
         raise TaskError(
             f"run {record.id} was not made from a task file. It cannot be judged or rebuilt from here."
         )
-    return load_task(spec or _where(record, str(task["spec"])), task.get("values", {}))
+    return _load(spec or _where(record, str(task["spec"])), dict(task.get("values", {})))
+
+
+def _load(spec: str, values: dict[str, Any]) -> LoadedTask:
+    """A value that JSON cannot hold, such as torch.float16, stands in run.json as its text: it is the default."""
+    try:
+        return load_task(spec, values)
+    except FieldError as error:
+        rest = {name: value for name, value in values.items() if name != error.field}
+        if len(rest) == len(values) or not isinstance(error.value, str):
+            raise
+        loaded = _load(spec, rest)
+        if repr(getattr(loaded.task, error.field, None)) != error.value:
+            raise
+        return loaded
 
 
 def _where(record: RunRecord, spec: str) -> str:
