@@ -18,6 +18,8 @@ from hemostat.errors import FieldError, UnknownNameError
         (Measured(35e-3, 20e-3, 1.9), "threads", 3, "1.9 times as fast"),
         (Measured(35e-3, 80e-3, 1.9), "threads", 1, "one thread keeps up"),
         (Measured(35e-3, 0.0, 0.85), "processes", 8, "holds the GIL"),
+        (Measured(35e-3, 1e-3, 0.85, 1.0), "threads", 1, "processes read only 1 times as fast"),
+        (Measured(35e-3, 0.0, 0.85, 1.0), "none", 0, "no core is free"),
         (Measured(1e-3, 1e-3, 0.85), "threads", 1, "too cheap for processes"),
         (Measured(1e-3, 1e-5, 0.85), "none", 0, "steps of 10 us hide nothing"),
         (Measured(35e-3, 0.0, 1.9, repeats=False), "processes", 8, "gave other values"),

@@ -83,7 +83,7 @@ def test_random_values_are_not_given_to_several_threads():
     source = Source(Random(0.002))
     list(TrainLoader(source, Feed(seed=0, global_batch=4, total_samples=100)))
     assert "gave other values" in source.choice.why
-    assert source.choice.mode == "processes"
+    assert source.choice.mode == "processes" or source.choice.num <= 1
 
 
 def test_a_short_loader_leaves_the_choice_open():

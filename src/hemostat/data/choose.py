@@ -16,6 +16,7 @@ CHEAP_S: Final = 150e-6  # a hop between threads costs 40 to 50 us, so cheaper f
 CHEAP_SHARE: Final = 0.03
 DEAR_S: Final = 3e-3  # a hop between processes is worth it from here on
 GAIN: Final = 1.3  # of two threads over one; below it they hold the GIL against each other
+FORK_GAIN: Final = 1.15  # of two processes over one thread; below it there is no core for them
 _MARGIN: Final = 1.5  # readers per reader that is needed on average
 _MOST: Final = 16
 
@@ -68,6 +69,7 @@ class Measured(NamedTuple):
         fetch_s: median of one batch in the training thread.
         step_s: median from a batch to the next request, that is, the work of the step.
         gain: throughput of two threads over one; None where that was not looked at.
+        forked: throughput of two processes over one thread; None where that was not looked at.
         repeats: two readings of the same samples were equal.
         handle: why only one may read, as "Rows.file is an open file", else "".
     """
@@ -75,6 +77,7 @@ class Measured(NamedTuple):
     fetch_s: float
     step_s: float
     gain: float | None = None
+    forked: float | None = None
     repeats: bool = True
     handle: str = ""
 
@@ -82,6 +85,12 @@ class Measured(NamedTuple):
 def is_cheap(seen: Measured) -> bool:
     """No reading ahead pays."""
     return seen.fetch_s <= max(CHEAP_S, CHEAP_SHARE * seen.step_s)
+
+
+def may_fork(seen: Measured) -> bool:
+    """Processes are worth looking at."""
+    alone = (seen.gain or 1.0) < GAIN or not seen.repeats
+    return alone and seen.fetch_s >= DEAR_S and not seen.handle and hasattr(os, "fork")
 
 
 def choose(seen: Measured, most: int) -> Choice:
@@ -118,11 +127,14 @@ def choose(seen: Measured, most: int) -> Choice:
         if seen.repeats
         else f"{cost}, and reading the same samples twice gave other values (random, or not thread-safe)"
     )
-    if seen.fetch_s >= DEAR_S and hasattr(os, "fork"):
+    slow = seen.forked is not None and seen.forked < FORK_GAIN
+    if may_fork(seen) and not slow:
         return Choice("processes", need, why)
+    if slow:
+        why = f"{why}; processes read only {seen.forked:.2g} times as fast (no core is free)"
     if seen.step_s < CHEAP_S:
         return Choice("none", 0, f"{why}, and steps of {_short(seen.step_s)} hide nothing")
-    return Choice("threads", 1, f"{why}; too cheap for processes")
+    return Choice("threads", 1, f"{why}{'' if slow else '; too cheap for processes'}")
 
 
 def readers_allowed() -> int:

@@ -11,7 +11,16 @@ from typing import Any, Final
 import numpy as np
 import torch
 
-from hemostat.data.choose import Choice, Measured, Workers, choose, is_cheap, open_handle, readers_allowed
+from hemostat.data.choose import (
+    Choice,
+    Measured,
+    Workers,
+    choose,
+    is_cheap,
+    may_fork,
+    open_handle,
+    readers_allowed,
+)
 from hemostat.data.fetch import Source
 from hemostat.data.jobs import Job, MicroBatch
 from hemostat.data.prefetch import ReadAhead
@@ -144,8 +153,10 @@ class Delivery:
         if not is_cheap(seen) and not handle:
             began = perf_counter()
             gain, repeats = self._with_two(kept, sum(costs))
-            self._waits.wait_s += perf_counter() - began
             seen = seen._replace(gain=gain, repeats=repeats)
+            if may_fork(seen):
+                seen = seen._replace(forked=self._with_processes(kept, sum(costs)))
+            self._waits.wait_s += perf_counter() - began
         self._source.choice = choose(seen._replace(handle=handle), readers_allowed())
 
     def _with_two(self, kept: list[tuple[Job, int]], alone_s: float) -> tuple[float, bool]:
@@ -158,6 +169,21 @@ class Delivery:
             pool.close()
         gain = alone_s / (perf_counter() - began)
         return gain, found == [told for _, told in kept]
+
+    def _with_processes(self, kept: list[tuple[Job, int]], alone_s: float) -> float:
+        """Throughput of two processes over that of this thread, without their start."""
+        jobs = iter([job for job, _ in kept])
+        pool = Processes(jobs, self._source, self._seed, 2, 2 * self._slot_bytes, _STALL_S)
+        try:
+            next(pool)
+            began = perf_counter()
+            for _ in pool:
+                pass
+            spent_s = perf_counter() - began
+        finally:
+            pool.close()
+        # the second of the pair was under way when the first came
+        return max(1, len(kept) - 2) / max(spent_s, 1e-9) * alone_s / len(kept)
 
 
 def checksum(tree: Any) -> int:
