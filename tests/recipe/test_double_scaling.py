@@ -43,7 +43,11 @@ def test_the_rate_that_the_framework_would_set_is_said():
 
 
 def test_a_framework_that_scales_nothing_is_clean():
-    assert codes(Base(framework="my own loop")) == []
+    assert codes(Base(framework="Lightning")) == []
+
+
+def test_a_framework_that_nobody_knows_is_said():
+    assert codes(Base(framework="my own loop")) == ["HR014"]
 
 
 def test_the_same_batch_is_no_error():

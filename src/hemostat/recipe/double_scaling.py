@@ -43,6 +43,17 @@ FRAMEWORKS = {
         "Set lr_scaling_method to none.",
     ),
 }
+# These leave the rate alone, as their sources and documentation say.
+NOT_SCALING = (
+    "torch",
+    "lightning",
+    "transformers",
+    "keras",
+    "fairseq",
+    "megatron",
+    "nanotron",
+    "torchvision",
+)
 _NAMES = {"mmdetection": "mmengine", "mmdet": "mmengine", "ultralytics": "yolov5", "yolo": "yolov5"}
 
 
@@ -55,7 +66,7 @@ def find_double_scaling(base: Base, lr_factor: float, batch_ratio: float) -> lis
         batch_ratio: k.
 
     Returns:
-        Findings HR001 (sum) and HR002 (framework); empty where nothing scales.
+        Findings HR001 (sum), HR002 (framework), HR014 (an unknown one); empty where nothing scales.
 
     Source: Goyal et al. 2017 (arXiv 1706.02677) section 3 (normalise by the global batch); source code of
         the frameworks named.
@@ -71,6 +82,15 @@ def find_double_scaling(base: Base, lr_factor: float, batch_ratio: float) -> lis
     if base.framework is not None:
         name = base.framework.lower()
         name = _NAMES.get(name, name)
+        if name not in FRAMEWORKS and name not in NOT_SCALING:
+            findings.append(
+                Finding(
+                    code="HR014",
+                    severity=Severity.WARNING,
+                    message=f"It is not known whether {base.framework!r} scales the rate by itself.",
+                    fix=f"Look it up there. Known: {', '.join([*FRAMEWORKS, *NOT_SCALING])}.",
+                )
+            )
         if name in FRAMEWORKS:
             does, fix = FRAMEWORKS[name]
             own = framework_factor(name, batch_ratio, base.optimizer)
