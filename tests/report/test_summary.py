@@ -61,7 +61,7 @@ def test_the_summary_is_read_in_a_minute(run):
     assert len(lines) <= 12
     assert lines[0] == "run      a-run  digits.py:Digits  2 processes  done"
     assert lines[1] == "recipe   batch 32 -> 64 (2 x 16 x 2)  lr 0.1 -> 0.2  warm-up 500 steps  bf16"
-    assert lines[2].endswith(" 3") and lines[4].endswith(" 1.02")
+    assert lines[2].endswith(" 3 highest") and lines[4].endswith(" 1.02 lowest")
     assert lines[5] == "best     val_loss 0.2500 at step 80  (last: val_loss 0.2600)"
     assert lines[6] == "stopped  step 100, 2 skipped: the run reached its end"
     assert (

@@ -77,11 +77,12 @@ def _short(value: Any) -> str:
 
 def _curve_lines(record: RunRecord) -> list[str]:
     values = [value for _, _, value in record.metrics("loss")]
-    drawn = curve(values, width=56, height=CURVE_LINES)
-    if not drawn:
-        return ["loss     nothing was recorded"]
     finite = [value for value in values if math.isfinite(value)]
-    labels = [f"{max(finite):.4g}", *[""] * (CURVE_LINES - 2), f"{min(finite):.4g}"]
+    if not finite:
+        return ["loss     nothing was recorded"]
+    scale = math.log if min(finite) > 0 else float  # the first steps would flatten all the others
+    drawn = curve([scale(value) if math.isfinite(value) else value for value in values], 56, CURVE_LINES)
+    labels = [f"{max(finite):.4g} highest", *[""] * (CURVE_LINES - 2), f"{min(finite):.4g} lowest"]
     return [
         f"{'loss' if row == 0 else '':<8} {line} {label}"
         for row, (line, label) in enumerate(zip(drawn, labels, strict=True))
