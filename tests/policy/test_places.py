@@ -53,7 +53,7 @@ def test_no_host_of_a_package_registry(tracked):
 @pytest.mark.parametrize(
     ("pattern", "bad", "good"),
     [
-        (MACHINE_PATH, "cd /ro" + "ot/x", "cd ./root/x"),
+        (MACHINE_PATH, "cd /ro" + "ot/x", "cd ./ro" + "ot/x"),
         (MACHINE_PATH, 'open("/t' + 'mp/x.json")', "https://example.org/home/x"),
         (MACHINE_PATH, "file:///ho" + "me/ada/x", "~/home/x, $PWD/tmp/x, path/to/tmp/x"),
         (REGISTRY, "pip install -i https://py" + "pi.org/" + "simple x", "pip install 'hemostat[plot]'"),

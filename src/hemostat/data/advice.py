@@ -127,7 +127,9 @@ def _modes(source: Source, micro_batch: int, fetch_s: float) -> Iterator[Advice]
     for mode, num in dict.fromkeys(kinds):
         seconds = _drained(source, micro_batch, Workers(mode=mode, num=num))  # type: ignore[arg-type]
         yield Advice(
-            f"{mode} {num}", _gain(fetch_s, seconds), f"--set train.workers.mode={mode} ...num={num}"
+            f"{mode} {num}",
+            _gain(fetch_s, seconds),
+            f"--set train.workers.mode={mode} --set train.workers.num={num}",
         )
 
 
