@@ -5,8 +5,6 @@ Interleaved rounds. A rank prints the clock as its first act; two clocks of one 
 
 from __future__ import annotations
 
-import datetime
-import json
 import os
 import shutil
 import statistics
@@ -17,7 +15,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from start import ROOT, commit, machine
+from start import write_result
 
 NUM_ROUNDS = 7
 RANK = "import sys, time; sys.stdout.write(f'{time.time()}\\n')"
@@ -80,14 +78,7 @@ def main() -> None:
         rows = measure(folder)
     finally:
         shutil.rmtree(folder)
-    record = {
-        "date": datetime.date.today().isoformat(),
-        "commit": commit(),
-        "machine": machine(),
-        "figures": rows,
-    }
-    target = ROOT / "bench" / "results" / "launch.json"
-    target.write_text(json.dumps(record, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    write_result("launch", rows)
     for row in rows:
         print(f"{row['name']:<30} {row['value']:>7} s  {row['note']}")
 

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import datetime
 import json
 import shutil
 import statistics
@@ -18,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from hemostat.track import Recorder, collect_provenance, control, create_run, list_runs, update_run
-from start import ROOT, commit, machine
+from start import ROOT, write_result
 
 NUM_SCALARS = 10_000
 NUM_RUNS = 5_000
@@ -127,14 +126,7 @@ def main() -> None:
         rows = measure(folder)
     finally:
         shutil.rmtree(folder)
-    record = {
-        "date": datetime.date.today().isoformat(),
-        "commit": commit(),
-        "machine": machine(),
-        "figures": rows,
-    }
-    target = ROOT / "bench" / "results" / "record.json"
-    target.write_text(json.dumps(record, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    write_result("record", rows)
     for row in rows:
         print(f"{row['name']:<32} {row['value']:>9} {row['unit']:<3} {row['note']}")
 

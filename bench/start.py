@@ -15,6 +15,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 NUM_ROUNDS = 20
@@ -107,17 +108,22 @@ def commit() -> str:
     return git("rev-parse", "--short=10", "HEAD") + dirty
 
 
-def main() -> None:
-    rows = figures(measure(NUM_ROUNDS))
+def write_result(name: str, rows: list[dict[str, Any]]) -> None:
+    """Write bench/results/NAME.json: date, commit and machine beside the figures."""
     record = {
         "date": datetime.date.today().isoformat(),
         "commit": commit(),
         "machine": machine(),
         "figures": rows,
     }
-    target = ROOT / "bench" / "results" / "start.json"
+    target = ROOT / "bench" / "results" / f"{name}.json"
     target.parent.mkdir(exist_ok=True)
     target.write_text(json.dumps(record, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def main() -> None:
+    rows = figures(measure(NUM_ROUNDS))
+    write_result("start", rows)
     for row in rows:
         verdict = {True: "meets", False: "MISSES", None: ""}[row["meets"]]
         bar = "" if row["bar"] is None else f"bar {row['bar']}"
