@@ -172,6 +172,15 @@ def test_no_weights_are_written(parts, task_file, tmp_path):
     assert list((tmp_path / ".hemostat").rglob("last*"))
 
 
+def test_a_loop_saves_when_it_asks(parts, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with Session(parts[0], None, parts[1], base()) as session:
+        for batch in session.steps():
+            session.backward(loss_of(session.model, batch), len(batch[0]))
+        session.save()
+    assert [path.name for path in session.record.path.rglob("*.pt")] == ["last.pt"]
+
+
 def test_a_loop_prints_nothing(parts, task_file, capfd):
     loop(Session(parts[0], None, parts[1], base(), settings=QUIET))
     assert capfd.readouterr() == ("", "")

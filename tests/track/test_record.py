@@ -30,6 +30,14 @@ def test_state_follows_the_exit(path, status, state):
     assert record(path).exit == (status, "why")
 
 
+def test_a_loop_that_was_left_is_not_done(path):
+    update_run(path, summary={"status": "left"})
+    write_exit(path, 0, 0, "")
+    assert record(path).state == "left"
+    write_exit(path, 1, 3, "lost another rank")
+    assert record(path).state == "failed"
+
+
 def test_a_run_without_an_end_is_running_then_lost(path):
     with Recorder(path, 0) as recorder:
         recorder.log(1, 1, {"loss": 1.0})

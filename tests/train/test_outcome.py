@@ -36,7 +36,7 @@ def recorded(tmp_path):
 def test_a_plain_loop_leaves_a_complete_record(session, tmp_path):
     run(session)
     record, summary = recorded(tmp_path)
-    assert record.state == "done"
+    assert (record.state, summary["status"]) == ("done", "ended")
     assert (summary["reason"], summary["steps"], summary["samples"]) == ("the run reached its end", 8, 32)
     assert summary["usd"] == pytest.approx(summary["train_s"] * 0.002)
     assert summary["waited"]
@@ -44,7 +44,18 @@ def test_a_plain_loop_leaves_a_complete_record(session, tmp_path):
 
 def test_a_loop_that_is_left_early_says_so(session, tmp_path):
     run(session, stop_after=3)
-    assert recorded(tmp_path)[1]["reason"] == "the loop was left"
+    record, summary = recorded(tmp_path)
+    assert (record.state, summary["status"], summary["reason"]) == ("left", "left", "the loop was left")
+    assert record.exit == (0, "")
+
+
+def test_a_loop_that_was_told_to_stop_is_done(session, tmp_path):
+    with session:
+        for inputs, targets in session.steps():
+            session.backward(((session.model(inputs) - targets) ** 2).sum(), count=len(inputs))
+            session.stop_reason = "enough"
+    record, summary = recorded(tmp_path)
+    assert (record.state, summary["status"], summary["steps"]) == ("done", "stopped", 1)
 
 
 def test_a_loop_that_raises_is_recorded_as_failed(session, tmp_path):
@@ -52,6 +63,7 @@ def test_a_loop_that_raises_is_recorded_as_failed(session, tmp_path):
         run(session, stop_after=3, error=ValueError("mine"))
     record, summary = recorded(tmp_path)
     assert (record.state, summary["reason"], summary["steps"]) == ("failed", "mine", 3)
+    assert summary["status"] == "failed"
 
 
 def test_a_guard_keeps_its_status(session, tmp_path):

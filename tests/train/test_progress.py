@@ -1,6 +1,6 @@
 from hemostat.train import progress as module
 from hemostat.train.progress import Progress
-from hemostat.train.session import Step
+from hemostat.train.update import Step
 
 STEP = Step(number=5, samples=500, loss=1.25, lr=0.001, grad_norm=1.0, applied=True)
 

@@ -4,10 +4,11 @@ import pytest
 import torch
 from torch.utils.data import TensorDataset
 
-from hemostat.errors import FieldError, GuardStop, TaskError
+from hemostat.errors import FieldError, GuardStop, TaskError, UnknownNameError
 from hemostat.recipe import Base, Devices
 from hemostat.track import load_run
 from hemostat.train import Session, TrainSettings
+from hemostat.train.weights import read_weights
 
 QUIET = TrainSettings(record=False)
 
@@ -123,6 +124,31 @@ def test_everything_is_recorded(tmp_path, monkeypatch):
     rows = {row["field"]: row for row in record.header["recipe"]}
     assert rows["lr"]["value"] == 0.1 and rows["lr"]["why"]
     assert record.header["provenance"] and record.header["seed"] == 0
+
+
+def test_save_keeps_the_weights_of_a_loop(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    base = Base(optimizer="sgd", lr=0.1, tuned_batch=10, epochs=2)
+    with Session(make_model(), None, make_data(), base, settings=TrainSettings()) as session:
+        for inputs, targets in session.steps():
+            session.backward(((session.model(inputs) - targets) ** 2).sum(), count=len(inputs))
+            if session.last.number == 1:
+                session.save("best")
+                early = weights(session).clone()
+        session.save()
+        with pytest.raises(UnknownNameError, match="best, last"):
+            session.save("worst")
+    record = load_run(tmp_path / ".hemostat" / "runs")
+    saved = {
+        name: torch.cat([*map(torch.flatten, read_weights(record, name).state.values())])
+        for name in ("best", "last")
+    }
+    assert torch.equal(saved["best"], early)
+    assert torch.equal(saved["last"], weights(session))
+    for settings in (QUIET, TrainSettings(save=False)):
+        silent = trained(base, settings=settings)
+        silent.save()
+        assert not silent.saves and not (silent.record.path and [*silent.record.path.rglob("*.pt")])
 
 
 @pytest.mark.parametrize(

@@ -70,12 +70,14 @@ class RunRecord:
 
     @property
     def state(self) -> str:
-        """One word: done, failed, usage, guard, budget, saved, running, lost or unreadable."""
+        """One word: done, left (by its own loop), failed, usage, guard, budget, saved, running, lost, unreadable."""
         if self.error:
             return "unreadable"
         if self.exit is None:
             # a script of the user's own may say how it went without a rank's exit file
             return "running" if self.silent_s < _SILENT_S else "done" if self.summary else "lost"
+        if self.exit[0] == 0 and self.summary.get("status") == "left":
+            return "left"
         names = {0: "done", 1: "done", 2: "usage", 4: "guard", 5: "budget", 75: "saved"}
         return names.get(self.exit[0], "failed")
 

@@ -8,8 +8,9 @@ from hemostat.train.loop import train
 from hemostat.train.outcome import Outcome
 from hemostat.train.prepared import prepare
 from hemostat.train.rank import run_rank, split_values
-from hemostat.train.session import Session, Step
+from hemostat.train.session import Session
 from hemostat.train.settings import TrainSettings
+from hemostat.train.update import Step
 
 __all__ = [
     "Outcome",

@@ -30,7 +30,6 @@ from hemostat.task import (
     recipe_optimizer,
     to_device,
 )
-from hemostat.train.checkpoint import save_weights
 from hemostat.train.guards import nonfinite_rows
 from hemostat.train.header import task_header
 from hemostat.train.parallel import dp
@@ -127,9 +126,9 @@ class Trainer:
                 f"none of the {session.last.number} steps was applied: the loss counted nothing or was never finite. "
                 "Look at the count that loss() returns."
             )
-        self._save("last")
+        self.session.save("last")
         if session.control.interrupted:
-            if not self._saves:
+            if not session.saves:
                 raise RankFailureError(
                     f"stopped by {session.stop_reason}; nothing was saved, as train.save or record is off"
                 )
@@ -160,7 +159,7 @@ class Trainer:
                 if session.last.number % every == 0 and not session.stop_reason:
                     self._evaluate(progress)
                 if kept and session.last.number % kept == 0:
-                    self._save("last")
+                    self.session.save("last")
 
     def _evaluate(self, progress: Progress) -> None:
         session = self.session
@@ -184,7 +183,7 @@ class Trainer:
         verdict = session.judge(values[monitor])
         if verdict.improved:
             progress.best = f"best {monitor} {values[monitor]:.4f}"
-            self._save("best")
+            self.session.save("best")
         shown = "  ".join(f"{name} {value:.4f}" for name, value in values.items())
         progress.say(f"step {last.number}: {shown}{'  ' + verdict.why if verdict.why else ''}")
         if self._samples.trouble:
@@ -219,13 +218,3 @@ class Trainer:
         self._samples.offer(loss.output, batch)
         metrics = self.door.metrics(loss.output, loss.target)
         return {"val_loss": (loss.sum, loss.count)} | {f"val_{name}": pair for name, pair in metrics.items()}
-
-    @property
-    def _saves(self) -> bool:
-        return self.session.settings.save and self.session.record.path is not None
-
-    def _save(self, name: str) -> None:
-        session = self.session
-        session.world.average_(list(dp.unwrap(session.model).buffers()))
-        if self._saves and session.record.path is not None and session.world.rank == 0:
-            save_weights(dp.unwrap(session.model), session.record.path / "checkpoints" / f"{name}.pt")

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import msgspec
+
+Status = Literal["ended", "stopped", "left", "failed"]
 
 
 class Outcome(msgspec.Struct, kw_only=True):
@@ -10,6 +14,8 @@ class Outcome(msgspec.Struct, kw_only=True):
 
     Attributes:
         reason: why it ended, one sentence.
+        status: "ended" at its full length, "stopped" early with its weights as they were asked for (early stopping,
+            control.json, a signal), "left" by its loop, or "failed" with an exception.
         steps: optimizer steps, skipped ones included.
         skipped_steps: steps whose loss or gradient was not finite, or that had nothing to learn.
         samples: consumed by all ranks.
@@ -27,6 +33,7 @@ class Outcome(msgspec.Struct, kw_only=True):
     """
 
     reason: str = ""
+    status: Status = "ended"
     steps: int = 0
     skipped_steps: int = 0
     samples: int = 0

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress as RichProgress
     from rich.progress import TaskID
 
-    from hemostat.train.session import Step
+    from hemostat.train.update import Step
 
 TERMINAL_EVERY_S = 0.25
 LINE_EVERY_S = 10.0

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 from types import TracebackType
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 import torch
@@ -17,6 +17,7 @@ from hemostat.data import EvalLoader, Feed, MicroBatch, Source, TrainLoader
 from hemostat.errors import GuardStop, RankFailureError, RecordError, TaskError
 from hemostat.recipe import Base, Devices, Verdict
 from hemostat.task import Task, to_device
+from hemostat.train.checkpoint import save_weights
 from hemostat.train.control import ControlVote
 from hemostat.train.evaluate import Measure, evaluate
 from hemostat.train.guards import nonfinite_samples
@@ -31,27 +32,8 @@ from hemostat.train.process import World, seed_everything
 from hemostat.train.record import Record
 from hemostat.train.resolve import find_price, new_stopper, optimizer_settings, resolve_recipe
 from hemostat.train.settings import TrainSettings
-from hemostat.train.update import Updater, build_optimizer
-
-
-class Step(NamedTuple):
-    """One optimizer step, equal on all ranks.
-
-    Attributes:
-        number: 1-based number of the window, skipped ones included.
-        samples: samples consumed by all ranks so far.
-        loss: mean over all samples (or tokens) of the window.
-        lr: learning rate that was applied.
-        grad_norm: before clipping.
-        applied: False for a counted skip.
-    """
-
-    number: int
-    samples: int
-    loss: float
-    lr: float
-    grad_norm: float
-    applied: bool
+from hemostat.train.update import Step, Updater, build_optimizer
+from hemostat.train.weights import check_checkpoint
 
 
 class Session:
@@ -335,6 +317,26 @@ class Session:
         step, samples = (self.last.number, self.last.samples) if self.last else (0, 0)
         self.record.log(step, samples, values)
 
+    @property
+    def saves(self) -> bool:
+        """`save` writes: the run is recorded and train.save is on."""
+        return self.settings.save and self.record.path is not None
+
+    def save(self, name: str = "last") -> None:
+        """Keep the weights as the run's "best" or "last"; `hemostat evaluate`, `export` and `load` read them.
+
+        Call it on all ranks: their running statistics are averaged first. It does nothing unless `saves`.
+
+        Raises:
+            UsageError: another name.
+            RecordError: the disk refused; what was saved before stays.
+        """
+        check_checkpoint(name)
+        model = dp.unwrap(self.model)
+        self.world.average_(list(model.buffers()))
+        if self.saves and self.record.path is not None and self.world.rank == 0:
+            save_weights(model, self.record.path / "checkpoints" / f"{name}.pt")
+
     def _agree(self, num_samples: int) -> None:
         """Refuse data of unlike sizes, with which ranks would draw unlike windows; on all ranks alike."""
         differs = num_samples != int(self.world.from_rank_zero(str(num_samples)))
@@ -357,8 +359,10 @@ class Session:
         outcome.steps, outcome.samples = (last.number, last.samples) if last else (0, 0)
         ended = outcome.samples >= self.recipe.total_samples
         outcome.reason = self.stop_reason or ("the run reached its end" if ended else "the loop was left")
+        outcome.status = "stopped" if self.stop_reason else "ended" if ended else "left"
         if error is not None:
             outcome.reason = str(error) or type(error).__name__
+            outcome.status = "stopped" if self.stop_reason else "failed"
         outcome.skipped_steps = self.skipped_steps
         outcome.train_s = time.perf_counter() - self.started_s if last else 0.0
         outcome.wait_share = waits.share(outcome.train_s)

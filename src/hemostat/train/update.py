@@ -14,6 +14,26 @@ from hemostat.train.own_optimizer import written_lr
 from hemostat.train.precision import Precision
 
 
+class Step(NamedTuple):
+    """One optimizer step, equal on all ranks.
+
+    Attributes:
+        number: 1-based number of the window, skipped ones included.
+        samples: samples consumed by all ranks so far.
+        loss: mean over all samples (or tokens) of the window.
+        lr: learning rate that was applied.
+        grad_norm: before clipping.
+        applied: False for a counted skip.
+    """
+
+    number: int
+    samples: int
+    loss: float
+    lr: float
+    grad_norm: float
+    applied: bool
+
+
 class Update(NamedTuple):
     """What one update did.
 

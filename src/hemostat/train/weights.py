@@ -30,6 +30,16 @@ class Weights(NamedTuple):
     step: int | None
 
 
+def check_checkpoint(name: str) -> None:
+    """Raise unless a run can have weights of this name.
+
+    Raises:
+        UnknownNameError: it cannot.
+    """
+    if name not in CHECKPOINTS:
+        raise UnknownNameError("checkpoint", name, CHECKPOINTS)
+
+
 def read_weights(record: RunRecord, name: str | None = None) -> Weights:
     """Read the weights of a run; nothing is unpickled but tensors.
 
@@ -41,8 +51,8 @@ def read_weights(record: RunRecord, name: str | None = None) -> Weights:
         UsageError: there are no such weights.
         RecordError: the file is not whole.
     """
-    if name not in (None, *CHECKPOINTS):
-        raise UnknownNameError("checkpoint", str(name), CHECKPOINTS)
+    if name is not None:
+        check_checkpoint(name)
     folder = record.path / "checkpoints"
     chosen = name or ("best" if (folder / "best.pt").exists() else _without_best(record, folder))
     path = folder / f"{chosen}.pt"
