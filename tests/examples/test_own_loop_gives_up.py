@@ -12,6 +12,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import hemostat
 from hemostat import Base, Session
+from hemostat.cli.main import run as hemostat_run
 from hemostat.errors import HemostatError, TaskError
 from hemostat.recipe import Devices
 from hemostat.task import load_task
@@ -145,6 +146,7 @@ class Line(hemostat.Task):
     tuned_batch: int = 8
     def model(self): return torch.nn.Linear(3, 1)
     def train_data(self): return torch.utils.data.TensorDataset(torch.ones(32, 3), torch.ones(32, 1))
+    val_data = train_data
     def loss(self, output, target): return (output - target).{kind}, len(target)
 """
 
@@ -179,6 +181,33 @@ def test_a_loop_saves_when_it_asks(parts, tmp_path, monkeypatch):
             session.backward(loss_of(session.model, batch), len(batch[0]))
         session.save()
     assert [path.name for path in session.record.path.rglob("*.pt")] == ["last.pt"]
+
+
+def test_a_loop_is_judged_by_a_task_that_is_named(parts, task_file, tmp_path, capfd):
+    task_file()
+    loop(Session(parts[0], None, parts[1], base()))
+    unsaved = "error: run "
+    for words in (["evaluate", "last"], ["export", "last", "out"]):
+        assert hemostat_run(words) == 2
+        said = capfd.readouterr().err
+        assert said.startswith(unsaved) and said.count("\n") == 1 and "session.save()" in said
+    with Session(parts[0], None, parts[1], base()) as session:
+        for batch in session.steps():
+            session.backward(loss_of(session.model, batch), len(batch[0]))
+        session.save()
+    for words in (["evaluate", "last"], ["export", "last", "out"]):
+        assert hemostat_run(words) == 2
+        said = capfd.readouterr().err
+        assert said.count("\n") == 1 and "no task is recorded" in said and "--task FILE.py:CLASS" in said
+        assert hemostat_run([*words, "--task", "line.py:Line"]) == 0
+    capfd.readouterr()
+    (judged,) = load_run(tmp_path / ".hemostat" / "runs").evaluations()
+    expected = loss_of(parts[0], (torch.ones(1, 3), torch.ones(1, 1))).item()
+    assert judged["figures"]["val_loss"]["value"] == pytest.approx(expected, rel=1e-5)
+    inputs = torch.randn(4, 3)
+    for source in ("last", "out"):
+        again = hemostat.load(source, model=torch.nn.Linear(3, 1))
+        assert torch.equal(again(inputs), parts[0](inputs))
 
 
 def test_a_loop_prints_nothing(parts, task_file, capfd):

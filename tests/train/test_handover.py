@@ -58,6 +58,18 @@ def test_the_code_of_a_folder_runs_only_when_it_is_named(here, tmp_path):
     assert not model.training and torch.equal(model[0].weight, here[0].weight)
 
 
+def test_a_module_of_ones_own_takes_the_weights(here):
+    for source in ("one", "out"):
+        mine = torch.nn.Sequential(torch.nn.Linear(5, 2), torch.nn.Dropout())
+        model = hemostat.load(source, model=mine)
+        assert model is mine and not mine.training
+        assert torch.equal(mine[0].weight, here[0].weight)
+        with pytest.raises(TaskError, match="do not fit"):
+            load(source, model=torch.nn.Linear(5, 3))
+    with pytest.raises(FieldError, match=r"task='line.py:Line': is given beside model"):
+        load("one", task="line.py:Line", model=mine)
+
+
 def test_what_is_no_run_and_no_folder(here, tmp_path):
     with pytest.raises(UnknownNameError, match="run='two'"):
         load("two")

@@ -7,7 +7,7 @@ import torch
 from hemostat.errors import FieldError, TaskError
 from hemostat.task import load_task
 from hemostat.track import collect_provenance, create_run, load_run, update_run
-from hemostat.train.recorded_task import load_recorded_task, task_changes, task_file
+from hemostat.train.recorded_task import is_own_loop, load_recorded_task, task_changes, task_file
 
 TASK = """
 import torch, hemostat
@@ -78,8 +78,14 @@ def test_a_file_that_is_gone(record, tmp_path):
 
 def test_a_run_of_something_else(record):
     record.header["task"] = "my own loop"
-    with pytest.raises(TaskError, match="not made from a task file"):
+    with pytest.raises(TaskError, match=r"a loop of your own, so no task is recorded.*--task"):
         load_recorded_task(record)
+    assert is_own_loop(record)
+    loaded = load_recorded_task(record, "code/line.py:Line")
+    assert loaded.task.width == 3  # the default
+    assert task_changes(record, loaded) == []
+    record.header["kind"] = "train"
+    assert not is_own_loop(record)
     record.header["task"] = {"spec": "code/line.py:Line", "values": {"width": "wide"}}
     with pytest.raises(FieldError, match="width='wide'"):
         load_recorded_task(record)

@@ -1,10 +1,8 @@
-import time
-
 import pytest
 import torch
 
 from hemostat.errors import RecordError, TaskError, UnknownNameError, UsageError
-from hemostat.track import RunRecord, write_exit
+from hemostat.track import RunRecord, create_run, load_run, update_run, write_exit
 from hemostat.train.checkpoint import save_weights
 from hemostat.train.weights import Weights, fit_weights, read_weights
 
@@ -15,8 +13,9 @@ def run(tmp_path):
     for name in ("best", "last"):
         torch.manual_seed(len(name) + ord(name[0]))
         save_weights(torch.nn.Linear(3, 2), path / "checkpoints" / f"{name}.pt")
+    update_run(path, summary={"best": 0.5, "best_step": 7, "steps": 9})
     write_exit(path, 0, 0, "")
-    return RunRecord(path, {"summary": {"best": 0.5, "best_step": 7, "steps": 9}})
+    return load_run(tmp_path, "run")
 
 
 def test_best_and_last(run):
@@ -84,12 +83,14 @@ def test_nothing_but_tensors_is_unpickled(run, capsys):
 def test_without_checkpoints_it_says_why(run):
     for path in (run.path / "checkpoints").iterdir():
         path.unlink()
+    with pytest.raises(UsageError, match=r"\(done\) came from a loop of your own.*session\.save\(\)"):
+        read_weights(run)
+    run.header["kind"] = "train"
     with pytest.raises(
         UsageError, match=r"\(done\) has no checkpoints. Train again without train.save=false"
     ):
         read_weights(run)
-    fresh = RunRecord(run.path.parent / "fresh", {"created": time.time()})
-    fresh.path.mkdir()
+    fresh = load_run(create_run(run.path.parent, "fresh", {"kind": "train"}).parent, "fresh")
     with pytest.raises(UsageError, match="still running"):
         read_weights(fresh)
 

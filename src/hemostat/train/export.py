@@ -19,7 +19,7 @@ from hemostat.track import RunRecord
 from hemostat.train.archive import make_archive
 from hemostat.train.card import card
 from hemostat.train.process import seed_everything
-from hemostat.train.recorded_task import load_recorded_task, task_changes
+from hemostat.train.recorded_task import load_recorded_task, recorded, task_changes
 from hemostat.train.weights import fit_weights, read_weights
 
 MANIFEST = "hemostat.json"
@@ -63,7 +63,7 @@ def export_run(
             "checkpoint": weights.name,
             "step": weights.step,
             "task": f"{loaded.path.name}:{type(loaded.task).__name__}",
-            "values": record.header["task"].get("values", {}),
+            "values": recorded(record).get("values", {}),
             "torch": str(torch.__version__),
             **_write_model(model, loaded, beside, int(record.header.get("seed", 0))),
         }

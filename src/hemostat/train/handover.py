@@ -20,7 +20,13 @@ from hemostat.train.weights import fit_weights, read_weights
 ROOT = Path(".hemostat") / "runs"
 
 
-def load(source: str | Path, *, checkpoint: str | None = None, task: str | None = None) -> nn.Module:
+def load(
+    source: str | Path,
+    *,
+    checkpoint: str | None = None,
+    task: str | None = None,
+    model: nn.Module | None = None,
+) -> nn.Module:
     """The model of a run, or of a folder that `hemostat export` wrote, on the CPU and in evaluation mode.
 
     A folder needs no training code where it holds a Hugging Face model or an archive. Nothing is unpickled but
@@ -30,14 +36,18 @@ def load(source: str | Path, *, checkpoint: str | None = None, task: str | None 
         source: a run id, a unique part of one, "last", a run directory, or an exported folder.
         checkpoint: of a run: "best" or "last"; None takes the best, or the last of a run never judged.
         task: "file.py:Class", where the recorded one has moved, or a folder needs one.
+        model: put the weights into this module and return it; no task is asked for then.
 
     Raises:
         UsageError: no such run, no checkpoint, or a task file is needed.
         RecordError: a file is not whole.
+        TaskError: the weights do not fit the model.
     """
+    if task is not None and model is not None:
+        raise FieldError("task", task, "is given beside model", "Leave one of them out.")
     path = Path(source)
     if (path / MANIFEST).is_file():
-        return _from_folder(path, checkpoint, task)
+        return _from_folder(path, checkpoint, task, model)
     if (path / "run.json").is_file():
         record = load_run(path.resolve().parent, path.resolve().name)
     elif path.is_dir():
@@ -46,12 +56,15 @@ def load(source: str | Path, *, checkpoint: str | None = None, task: str | None 
     else:
         record = load_run(ROOT, str(source))
     weights = read_weights(record, checkpoint)
-    model = build_model(load_recorded_task(record, task).task)
+    if model is None:
+        model = build_model(load_recorded_task(record, task).task)
     fit_weights(model, weights, f"run {record.id}")
     return model.eval()
 
 
-def _from_folder(folder: Path, checkpoint: str | None, task: str | None) -> nn.Module:
+def _from_folder(
+    folder: Path, checkpoint: str | None, task: str | None, model: nn.Module | None
+) -> nn.Module:
     try:
         manifest = json.loads((folder / MANIFEST).read_bytes())
         kind, spec = manifest["kind"], manifest["task"]
@@ -62,7 +75,9 @@ def _from_folder(folder: Path, checkpoint: str | None, task: str | None) -> nn.M
             f"{folder} holds the {manifest.get('checkpoint')} weights only. Load the run instead."
         )
     if task is not None:
-        return _with_task(folder, manifest, task)
+        model = build_model(load_task(task, manifest.get("values", {})).task)
+    if model is not None:
+        return _filled(model, folder, task or type(model).__name__)
     if kind == "huggingface":
         return _of_transformers(folder, str(manifest["class"]))
     if kind == "archive":
@@ -73,13 +88,12 @@ def _from_folder(folder: Path, checkpoint: str | None, task: str | None) -> nn.M
     )
 
 
-def _with_task(folder: Path, manifest: dict[str, Any], task: str) -> nn.Module:
+def _filled(model: nn.Module, folder: Path, name: str) -> nn.Module:
     try:
         from safetensors import SafetensorError
         from safetensors.torch import load_model
     except ImportError:
         raise MissingExtraError("safetensors", extra="export", purpose="an exported folder") from None
-    model = build_model(load_task(task, manifest.get("values", {})).task)
     path = folder / "model.safetensors"
     try:
         load_model(model, path)
@@ -87,7 +101,7 @@ def _with_task(folder: Path, manifest: dict[str, Any], task: str) -> nn.Module:
         raise RecordError(f"{path} is not whole: {error}. Export the run again.") from None
     except RuntimeError as error:
         reason = str(error).splitlines()[-1].strip()[:300]
-        raise TaskError(f"the weights in {folder} do not fit {task}: {reason}") from None
+        raise TaskError(f"the weights in {folder} do not fit {name}: {reason}") from None
     return model.eval()
 
 

@@ -17,7 +17,7 @@ from hemostat.track import RunRecord, fingerprint
 from hemostat.train.precision import Precision
 from hemostat.train.process import World, seed_everything
 from hemostat.train.rank import as_rank
-from hemostat.train.recorded_task import load_recorded_task, task_changes
+from hemostat.train.recorded_task import load_recorded_task, recorded, task_changes
 from hemostat.train.tally import Figure, Tally, part_borders
 from hemostat.train.weights import fit_weights, read_weights
 
@@ -89,7 +89,7 @@ def judge_run(
     for name, value in door.finish_metrics().items():
         figures[name] = Figure(value=value, standard_error=None, unit="none")
     notes = task_changes(record, loaded)
-    if split == "val" and weights.name == "best":
+    if split == "val" and weights.name == "best" and recorded(record):
         notes += _against_training(record, figures)
     return {
         "split": split,

@@ -17,18 +17,31 @@ def load_recorded_task(record: RunRecord, spec: str | None = None) -> LoadedTask
 
     Args:
         record: the run; run.json has the file, the class and the values of the fields.
-        spec: "file.py:Class" to use in place of the recorded one, as after a move.
+        spec: "file.py:Class" to use in place of the recorded one, as after a move; for a loop of the user's own
+            the class with the same model, with its defaults.
 
     Raises:
-        TaskError: the run has no task, or its file is gone.
+        TaskError: the run has no task and none is named, or its file is gone.
         UsageError: the file does not fit the values any more.
     """
-    task = record.header.get("task")
-    if not isinstance(task, dict) or "spec" not in task:
+    task = recorded(record)
+    if spec is None and not task:
         raise TaskError(
-            f"run {record.id} was not made from a task file. It cannot be judged or rebuilt from here."
+            f"run {record.id} came from a loop of your own, so no task is recorded. Name one that builds the same "
+            f"model and has the data: --task FILE.py:CLASS. For the model alone: hemostat.load(RUN, model=MODEL)."
         )
     return _load(spec or _where(record, str(task["spec"])), dict(task.get("values", {})))
+
+
+def recorded(record: RunRecord) -> dict[str, Any]:
+    """What run.json says of the task, "spec" and "values"; empty for a loop of the user's own."""
+    task = record.header.get("task")
+    return task if isinstance(task, dict) and "spec" in task else {}
+
+
+def is_own_loop(record: RunRecord) -> bool:
+    """The run came from a session in the user's script; `hemostat train` notes itself before its task."""
+    return not recorded(record) and record.header.get("kind") != "train"
 
 
 def _load(spec: str, values: dict[str, Any]) -> LoadedTask:

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from hemostat.errors import RecordError, TaskError, UnknownNameError, UsageError
 from hemostat.track import RunRecord
+from hemostat.train.recorded_task import is_own_loop
 
 CHECKPOINTS = ("best", "last")
 
@@ -80,6 +81,11 @@ def _missing(record: RunRecord, folder: Path, name: str) -> Exception:
         why = " (the run was never judged)" if name == "best" else " (the run did not end by itself)"
         return UsageError(f"run {record.id} has no {name} checkpoint{why}. Write --checkpoint {there[0]}.")
     state = record.state
+    if is_own_loop(record):
+        return UsageError(
+            f"run {record.id} ({state}) came from a loop of your own, which saved no weights. Train again with "
+            f'session.save() at the end of the loop, or session.save("best") where it judges.'
+        )
     fix = (
         "It is still running: wait for its first evaluation."
         if state == "running"
