@@ -1,5 +1,8 @@
 """Waits: totals, share and the verdict's three steps."""
 
+import timeit
+
+import numpy as np
 import pytest
 
 from hemostat.data.waits import Waits
@@ -35,3 +38,30 @@ def test_a_run_without_length_has_no_share():
     assert waits.share(0.0) == 0.0
     waits.add(wait_s=3.0, fetch_s=3.0)
     assert waits.share(2.0) == 1.0
+
+
+@pytest.mark.parametrize("scale_s", [2e-6, 1e-3, 4.0])
+def test_quantiles_are_right_within_ten_percent(scale_s):
+    waits = Waits()
+    times_s = scale_s * np.random.default_rng(0).lognormal(0.0, 1.0, 20_000)
+    for wait_s in times_s:
+        waits.add(float(wait_s), 0.0)
+    for share in (0.5, 0.99):
+        assert waits.quantile_s(share) == pytest.approx(np.quantile(times_s, share), rel=0.1)
+    assert waits.quantile_s(1.0) <= waits.max_wait_s
+
+
+def test_the_record_is_bounded_and_takes_any_wait():
+    waits = Waits()
+    assert waits.quantile_s(0.99) == 0.0
+    size = len(waits.counts)
+    for wait_s in (0.0, 1e-9, 1e9):
+        waits.add(wait_s, 0.0)
+    assert (len(waits.counts), sum(waits.counts)) == (size, 3)
+    assert waits.quantile_s(0.5) < 1e-6 < 1000 < waits.quantile_s(0.99)
+
+
+def test_counting_costs_less_than_a_microsecond():
+    waits = Waits()
+    rounds_s = timeit.repeat(lambda: waits.add(1.2e-4, 1e-3), number=10_000, repeat=9)
+    assert min(rounds_s) / 10_000 < 1e-6

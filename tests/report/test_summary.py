@@ -35,6 +35,8 @@ SUMMARY = {
     "final": {"val_loss": 0.26},
     "train_s": 75.0,
     "wait_share": 0.14,
+    "median_wait_s": 0.0002,
+    "p99_wait_s": 0.31,
     "longest_wait_s": 1.2,
     "waited": "input-bound: 14 % of the run waited for data",
     "usd": 0.5,
@@ -65,9 +67,31 @@ def test_the_summary_is_read_in_a_minute(run):
     assert lines[5] == "best     val_loss 0.2500 at step 80  (last: val_loss 0.2600)"
     assert lines[6] == "stopped  step 100, 2 skipped: the run reached its end"
     assert (
-        lines[7] == "time     1m15s; input-bound: 14 % of the run waited for data (longest 1.2 s); cost $0.50"
+        lines[7] == "time     1m15s; input-bound: 14 % of the run waited for data "
+        "(median 200.0 us, p99 310.0 ms, longest 1.2 s); cost $0.50"
     )
     assert lines[8].startswith("picture") and lines[9] == "next     hemostat runs show a-run --why"
+
+
+def test_an_input_bound_run_says_the_one_thing_to_do_next_and_stays_short(run):
+    record = run(feed_hint="store the samples decoded", critical_batch=900.0)
+    update_run(record.path, baselines={"bigram": 3.9})
+    draw_loss(record)
+    lines = run_summary(load_run(record.path.parent, "a-run")).splitlines()
+    assert len(lines) == 12
+    command = "hemostat data probe digits.py:Digits measures the gains"
+    assert lines[-1] == f"next     store the samples decoded; {command}"
+    update_run(record.path, task={})  # a plain loop has no task file
+    assert "hemostat.data.Source(your_data).probe(micro_batch)" in run_summary(
+        load_run(record.path.parent, "a-run")
+    )
+
+
+def test_a_record_of_an_older_version_has_only_the_longest_wait(run):
+    record = run()
+    old = {name: value for name, value in SUMMARY.items() if name not in ("median_wait_s", "p99_wait_s")}
+    update_run(record.path, summary=old)
+    assert "waited for data (longest 1.2 s);" in run_summary(load_run(record.path.parent, "a-run"))
 
 
 def test_baselines_stand_beside_the_best_value(run):

@@ -1,4 +1,5 @@
 import json
+import time
 
 import pytest
 import torch
@@ -78,3 +79,22 @@ def test_judging_is_remembered(session):
             session.backward(((session.model(inputs) - targets) ** 2).sum(), count=len(inputs))
             session.judge({2: 0.5, 4: 0.3}.get(session.last.number, 1.0))
     assert (session.outcome.best, session.outcome.best_step) == (0.3, 4)
+
+
+class Slow(torch.utils.data.Dataset):
+    def __len__(self):
+        return 16
+
+    def __getitem__(self, index):
+        time.sleep(0.01)
+        return torch.zeros(2), torch.zeros(1)
+
+
+def test_a_run_that_waits_for_data_is_told_what_to_do(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    base = Base(optimizer="sgd", lr=0.01, tuned_batch=4, epochs=2)
+    run(Session(torch.nn.Linear(2, 1), None, Slow(), base, settings=TrainSettings()))
+    summary = recorded(tmp_path)[1]
+    assert summary["waited"].startswith("input-bound: ")
+    assert summary["feed_hint"].startswith("store the samples decoded")
+    assert 0 < summary["median_wait_s"] <= summary["p99_wait_s"] <= summary["longest_wait_s"]

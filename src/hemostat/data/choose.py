@@ -108,7 +108,7 @@ def choose(seen: Measured, most: int) -> Choice:
         >>> choose(Measured(fetch_s=35e-3, step_s=10e-3, gain=0.9), most=4)[:2]
         ('processes', 4)
     """
-    cost = f"a batch costs {_short(seen.fetch_s)}"
+    cost = f"a batch costs {short_time(seen.fetch_s)}"
     if is_cheap(seen):
         small = seen.fetch_s <= CHEAP_S
         return Choice("none", 0, f"{cost}, {'less than handing it over' if small else 'under 3 % of a step'}")
@@ -119,7 +119,7 @@ def choose(seen: Measured, most: int) -> Choice:
     if parallel and seen.repeats:
         if need == 1:
             return Choice(
-                "threads", 1, f"{cost}, and one thread keeps up with steps of {_short(seen.step_s)}"
+                "threads", 1, f"{cost}, and one thread keeps up with steps of {short_time(seen.step_s)}"
             )
         return Choice("threads", need, f"{cost}, two threads read {seen.gain:.2g} times as fast as one")
     why = (
@@ -133,7 +133,7 @@ def choose(seen: Measured, most: int) -> Choice:
     if slow:
         why = f"{why}; processes read only {seen.forked:.2g} times as fast (no core is free)"
     if seen.step_s < CHEAP_S:
-        return Choice("none", 0, f"{why}, and steps of {_short(seen.step_s)} hide nothing")
+        return Choice("none", 0, f"{why}, and steps of {short_time(seen.step_s)} hide nothing")
     return Choice("threads", 1, f"{why}{'' if slow else '; too cheap for processes'}")
 
 
@@ -160,5 +160,6 @@ def open_handle(dataset: Any) -> str:
     return open_handle(inner) if inner is not None else ""
 
 
-def _short(seconds: float) -> str:
+def short_time(seconds: float) -> str:
+    """Milliseconds from one on, else microseconds, with three digits."""
     return f"{seconds * 1e3:.3g} ms" if seconds >= 1e-3 else f"{seconds * 1e6:.3g} us"

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from hemostat.data.choose import Workers
 from hemostat.data.delivery import Delivery
 from hemostat.data.fetch import Source
+from hemostat.data.hint import hint
 from hemostat.data.jobs import Job, MicroBatch
 from hemostat.data.order import Order
 from hemostat.data.waits import Waits
@@ -37,6 +38,7 @@ class TrainLoader:
     Attributes:
         waits: how long the consumer waited.
         num_samples: size of the data set.
+        workers: who reads, as it was set.
 
     Raises:
         TaskError: the data set cannot be used, is empty, or has fewer samples than there are ranks.
@@ -62,8 +64,9 @@ class TrainLoader:
         self.start_samples = start_samples
         self.num_samples = source.num_samples
         self.waits = Waits()
+        self.workers = workers or Workers()
         self._order = Order(source.num_samples, feed.seed)
-        self._delivery = Delivery(source, feed.seed, workers or Workers(), self.waits)
+        self._delivery = Delivery(source, feed.seed, self.workers, self.waits)
 
     def __iter__(self) -> Iterator[MicroBatch]:
         return self._delivery.batches(self._jobs())
@@ -71,6 +74,10 @@ class TrainLoader:
     def close(self) -> None:
         """End the threads and processes of unfinished iterations; batches that were handed out stay valid."""
         self._delivery.close()
+
+    def hint(self, wall_s: float) -> str:
+        """The one thing to try next if a run of `wall_s` seconds has waited for these data too long, else ""."""
+        return hint(self, wall_s)
 
     def _share(self, size: int, shares: dict[int, tuple[int, int]]) -> tuple[int, int]:
         """Samples of this rank in a window, and micro-batches; nearly all windows have one size."""

@@ -108,8 +108,7 @@ def _result_lines(record: RunRecord) -> list[str]:
         lines.append(f"stopped  step {summary['steps']}{skipped}: {summary['reason']}")
         usd = summary.get("usd")
         cost = "cost not known (--set train.usd_per_hour=3.2)" if usd is None else f"cost {format_usd(usd)}"
-        waited = f"{summary['waited']} (longest {format_seconds(summary['longest_wait_s'])})"
-        lines.append(f"time     {format_seconds(summary['train_s'])}; {waited}; {cost}")
+        lines.append(f"time     {format_seconds(summary['train_s'])}; {_waited(summary)}; {cost}")
     if summary.get("critical_batch") is not None:
         used = record.header.get("batch", {}).get("global_batch", "?")
         about = f"{float(summary['critical_batch']):.2g}"
@@ -120,8 +119,23 @@ def _result_lines(record: RunRecord) -> list[str]:
     picture = record.path / "loss.png"
     if picture.exists():
         lines.append(f"picture  {picture}")
-    lines.append(f"next     hemostat runs show {record.id} --why")
+    lines.append(_next_line(record))
     return lines
+
+
+def _waited(summary: dict[str, Any]) -> str:
+    parts = [("median", "median_wait_s"), ("p99", "p99_wait_s"), ("longest", "longest_wait_s")]
+    times = [f"{name} {format_seconds(summary[field])}" for name, field in parts if field in summary]
+    return f"{summary['waited']} ({', '.join(times)})"
+
+
+def _next_line(record: RunRecord) -> str:
+    hint = record.header.get("summary", {}).get("feed_hint")
+    if not hint:
+        return f"next     hemostat runs show {record.id} --why"
+    spec = record.header.get("task", {}).get("spec")
+    measure = f"hemostat data probe {spec}" if spec else "hemostat.data.Source(your_data).probe(micro_batch)"
+    return f"next     {hint}; {measure} measures the gains"
 
 
 def _not_judged(header: dict[str, Any], summary: dict[str, Any]) -> str:

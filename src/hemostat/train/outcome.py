@@ -6,6 +6,8 @@ from typing import Literal
 
 import msgspec
 
+from hemostat.data import TrainLoader
+
 Status = Literal["ended", "stopped", "left", "failed"]
 
 
@@ -27,7 +29,10 @@ class Outcome(msgspec.Struct, kw_only=True):
         train_s: from the first step to the end, evaluations included.
         wait_share: share of that time in which rank 0 waited for data.
         waited: the same as a verdict.
+        median_wait_s: for one fetch.
+        p99_wait_s: what 99 of 100 fetches did not exceed.
         longest_wait_s: for one fetch.
+        feed_hint: the one thing to try next where the run was input-bound, else "".
         critical_batch: gradient noise scale in samples, where it could be measured.
         usd: money spent in `train_s`; None without a price.
     """
@@ -45,6 +50,18 @@ class Outcome(msgspec.Struct, kw_only=True):
     train_s: float = 0.0
     wait_share: float = 0.0
     waited: str = ""
+    median_wait_s: float = 0.0
+    p99_wait_s: float = 0.0
     longest_wait_s: float = 0.0
+    feed_hint: str = ""
     critical_batch: float | None = None
     usd: float | None = None
+
+    def count_waits(self, loader: TrainLoader) -> None:
+        """Take over how long this rank waited for data, and what to do about it; `train_s` must be known."""
+        waits = loader.waits
+        self.wait_share = waits.share(self.train_s)
+        self.waited = waits.verdict(self.train_s)
+        self.median_wait_s, self.p99_wait_s = waits.quantile_s(0.5), waits.quantile_s(0.99)
+        self.longest_wait_s = waits.max_wait_s
+        self.feed_hint = loader.hint(self.train_s)

@@ -355,7 +355,7 @@ class Session:
         }
 
     def _conclude(self, error: BaseException | None) -> None:
-        outcome, last, waits = self.outcome, self.last, self.loader.waits
+        outcome, last = self.outcome, self.last
         outcome.steps, outcome.samples = (last.number, last.samples) if last else (0, 0)
         ended = outcome.samples >= self.recipe.total_samples
         outcome.reason = self.stop_reason or ("the run reached its end" if ended else "the loop was left")
@@ -365,9 +365,7 @@ class Session:
             outcome.status = "stopped" if self.stop_reason else "failed"
         outcome.skipped_steps = self.skipped_steps
         outcome.train_s = time.perf_counter() - self.started_s if last else 0.0
-        outcome.wait_share = waits.share(outcome.train_s)
-        outcome.waited = waits.verdict(outcome.train_s)
-        outcome.longest_wait_s = waits.max_wait_s
+        outcome.count_waits(self.loader)
         outcome.critical_batch = self.noise.critical_batch
         if self.usd_per_hour is not None:
             outcome.usd = self.usd_per_hour * outcome.train_s / 3600
