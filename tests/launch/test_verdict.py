@@ -8,7 +8,8 @@ import pytest
 
 from hemostat.launch import Job
 from hemostat.launch.verdict import LOG, verdict
-from hemostat.track import read_exit, write_exit
+from hemostat.track import write_exit
+from hemostat.track.exits import read_exit
 
 
 @pytest.fixture

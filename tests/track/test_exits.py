@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from hemostat.track import read_exit, write_exit
-from hemostat.track.exits import rank_exits
+from hemostat.track import write_exit
+from hemostat.track.exits import rank_exits, read_exit
 
 
 def test_nobody_wrote(tmp_path):

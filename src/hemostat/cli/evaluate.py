@@ -13,7 +13,7 @@ import typer
 
 from hemostat.errors import UnknownNameError, UsageError
 from hemostat.launch import Job, backend
-from hemostat.track import RunRecord, list_runs, load_run, new_run_id, read_exit
+from hemostat.track import RunRecord, list_runs, load_run, new_run_id
 from hemostat.units import format_plus_minus
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
@@ -55,7 +55,7 @@ def evaluate(
     status = backend("local").run(job)
     found = [fields for fields in record.evaluations() if fields.get("id") == evaluation_id]
     if not found:
-        ended = read_exit(folder)
+        ended = RunRecord(folder).exit
         if ended and ended[0] == status:  # of a rank that was killed the backend has told
             shutil.rmtree(folder, ignore_errors=True)
             print(f"error: {ended[1]}", file=sys.stderr)
@@ -98,8 +98,8 @@ def _figure(figure: dict[str, Any]) -> str:
     return f"{format_plus_minus(value, error)}  (standard error {unit[figure['unit']]})"
 
 
-def _looks(record: RunRecord, fields: dict[str, Any], root: Path) -> tuple[int, int]:
-    """How often the test data were looked at: by this run, and by all runs on the same data."""
+def _looks(record: RunRecord, fields: dict[str, Any], root: Path) -> tuple[int, int | None]:
+    """How often the test data were looked at: by this run, and by all runs on data of the same digest."""
 
     def tests(of: RunRecord) -> list[dict[str, Any]]:
         return [found for found in of.evaluations() if found.get("split") == "test"]
@@ -107,16 +107,18 @@ def _looks(record: RunRecord, fields: dict[str, Any], root: Path) -> tuple[int, 
     digest = fields["data"].get("digest")
     mine = len(tests(record))
     if digest is None:
-        return mine, mine
+        return mine, None
     same = [
         found for other in list_runs(root) for found in tests(other) if found["data"].get("digest") == digest
     ]
     return mine, len(same)
 
 
-def _said_looks(mine: int, all_runs: int) -> str:
+def _said_looks(mine: int, all_runs: int | None) -> str:
     times = "once" if mine == 1 else f"{mine} times"
     text = f"this run has been tested {times}"
+    if all_runs is None:
+        return f"{text}; looks of other runs are not known, as these data have no fingerprint."
     if all_runs > mine:
         text += f", all runs together {all_runs} times on these data"
     chosen = " Do not choose between runs by it: that is what val_data is for." if all_runs > 1 else ""

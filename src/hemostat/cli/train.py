@@ -16,7 +16,7 @@ from hemostat.config import decode, merge, parse_overrides, read_toml
 from hemostat.errors import FieldError, MissingExtraError, RecordError
 from hemostat.launch import Job, backend
 from hemostat.recipe import Devices
-from hemostat.track import RunRecord, create_run, load_run, new_run_id, read_exit, update_run
+from hemostat.track import RunRecord, create_run, load_run, new_run_id, update_run
 
 MAX_RANKS_PER_CPU = 16
 UNSTARTED = (2, 75, 130, 143)  # a typing error, or somebody who thought better of it: no record is kept
@@ -99,7 +99,7 @@ def _launch(job: Job) -> int:
 
 
 def _conclude(job: Job, status: int, show: dict[str, Any]) -> int:
-    ended = read_exit(job.run_dir)
+    ended = RunRecord(job.run_dir).exit
     why = ended[1] if ended else ""
     refused = status in UNSTARTED and _forget_unstarted(job.run_dir)
     if status in (0, 1, 4, 5, 75) and not refused:

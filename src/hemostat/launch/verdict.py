@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from hemostat.errors import RecordError
 from hemostat.launch.agentlog import Failure, ending, failures
 from hemostat.launch.job import Job
-from hemostat.track import read_exit, write_exit
+from hemostat.track import RunRecord, write_exit
 
 LOG = "launcher.log"
 # answers that the ranks gave together on purpose; a rank that dies meanwhile does not change them
@@ -33,7 +33,7 @@ def verdict(job: Job, code: int, received: Sequence[signal.Signals]) -> int:
     Returns:
         0, what the ranks decided, or 3.
     """
-    written = read_exit(job.run_dir)
+    written = RunRecord(job.run_dir).exit
     if code == 0:
         if written is None:
             _write(job, 0, 0, "")

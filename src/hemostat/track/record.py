@@ -30,10 +30,10 @@ class RunRecord:
         error: why run.json could not be read; empty when it could.
     """
 
-    def __init__(self, path: Path, headline: Mapping[str, Any], error: str = "") -> None:
+    def __init__(self, path: Path, headline: Mapping[str, Any] | None = None, error: str = "") -> None:
         self.id = path.name
         self.path = path
-        self.headline = dict(headline)
+        self.headline = dict(headline or {})
         self.error = error
 
     def __repr__(self) -> str:

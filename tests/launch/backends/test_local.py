@@ -17,7 +17,8 @@ from hemostat.errors import EnvironmentFailure
 from hemostat.launch import Job, backend
 from hemostat.launch.backends import local
 from hemostat.launch.ports import choose_port
-from hemostat.track import load_run, read_exit
+from hemostat.track import load_run
+from hemostat.track.exits import read_exit
 
 GLOO = r"""
 import os, sys, torch, torch.distributed as dist
