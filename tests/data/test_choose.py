@@ -1,11 +1,14 @@
 """Who reads: the rule of the page, its reasons, and the settings that overrule it."""
 
+import os
 import sqlite3
+import sys
 
 import pytest
+import torch
 
 from hemostat.data import Workers
-from hemostat.data.choose import Measured, choose, open_handle, readers_allowed
+from hemostat.data.choose import Measured, choose, fork_fault, may_fork, open_handle, readers_allowed
 from hemostat.errors import FieldError, UnknownNameError
 
 
@@ -23,6 +26,8 @@ from hemostat.errors import FieldError, UnknownNameError
         (Measured(1e-3, 1e-3, 0.85), "threads", 1, "too cheap for processes"),
         (Measured(1e-3, 1e-5, 0.85), "none", 0, "steps of 10 us hide nothing"),
         (Measured(35e-3, 0.0, 1.9, repeats=False), "processes", 8, "gave other values"),
+        (Measured(35e-3, 0.0, 0.85, no_fork="cuda is"), "threads", 1, "no worker processes: cuda is"),
+        (Measured(35e-3, 0.0, 1.9, no_fork="cuda is"), "threads", 8, "1.9 times as fast"),
         (Measured(35e-3, 0.0, None, handle="a.b is open"), "threads", 1, "one reader only: a.b is open"),
     ],
 )
@@ -62,3 +67,20 @@ def test_settings_that_cannot_be_meant():
         with pytest.raises(FieldError, match=rf"workers\.{name}=0"):
             Workers(**{name: 0}).check()
     Workers(mode="processes", num=2, depth=4, stall_s=1.5).check()
+
+
+def test_nothing_is_forked_where_a_fork_is_not_safe(monkeypatch):
+    assert fork_fault() == ""
+    with monkeypatch.context() as patch:
+        patch.setattr(sys, "platform", "darwin")
+        assert "macOS" in fork_fault()
+    with monkeypatch.context() as patch:
+        patch.delattr(os, "fork")
+        assert fork_fault() == "this system has none"
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    assert "cuda is in use in this process" in fork_fault()
+    assert not may_fork(Measured(35e-3, 0.0, 0.85, no_fork=fork_fault()))
+    with pytest.raises(
+        FieldError, match=r"workers\.mode='processes': needs fork: cuda is in use.*Use threads"
+    ):
+        Workers(mode="processes").check()

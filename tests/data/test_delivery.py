@@ -7,7 +7,9 @@ import torch
 from torch.utils.data import Dataset
 
 from hemostat.data import EvalLoader, Feed, Source, TrainLoader, Workers
+from hemostat.data.choose import Choice
 from hemostat.data.delivery import checksum
+from hemostat.errors import FieldError
 
 FEED = Feed(seed=1, global_batch=6, total_samples=150, accumulation=2)
 MODES = [
@@ -116,3 +118,17 @@ def test_checksum_sees_values_in_any_tree():
     assert checksum(tree) == checksum({"a": [torch.arange(3), torch.tensor(1)], "b": "other"})
     tree["a"][0][2] = 9
     assert checksum(tree) != checksum({"a": [torch.arange(3), torch.tensor(1)], "b": "text"})
+
+
+def test_processes_that_were_chosen_before_a_device_was_in_use_are_not_forked_after_it(monkeypatch):
+    source = Source(Naps(0.0))
+    source.choice = Choice("processes", 2, "holds the GIL")
+    loader = TrainLoader(source, Feed(seed=0, global_batch=4, total_samples=100))
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    assert [batch.position for batch in loader] == list(range(4, 101, 4))
+    assert source.choice.mode != "processes"
+    with monkeypatch.context() as patch:
+        patch.setattr(torch.cuda, "is_initialized", lambda: False)
+        asked = TrainLoader(source, loader.feed, workers=Workers(mode="processes"))
+    with pytest.raises(FieldError, match="needs fork: cuda is in use"):
+        next(iter(asked))

@@ -8,6 +8,8 @@ import sqlite3
 import sys
 from typing import Any, Final, Literal, NamedTuple
 
+import torch
+
 from hemostat.config import Config
 from hemostat.errors import FieldError, UnknownNameError
 
@@ -50,8 +52,8 @@ class Workers(Config, frozen=True, kw_only=True):
             value = getattr(self, name)
             if value is not None and not value > 0:
                 raise FieldError(f"workers.{name}", value, "must be above 0", "Leave it out to derive it.")
-        if self.mode == "processes" and not hasattr(os, "fork"):
-            raise FieldError("workers.mode", "processes", "needs fork, which is not here", "Use threads.")
+        if self.mode == "processes" and (fault := fork_fault()):
+            raise FieldError("workers.mode", "processes", f"needs fork: {fault}", "Use threads.")
 
 
 class Choice(NamedTuple):
@@ -72,6 +74,7 @@ class Measured(NamedTuple):
         forked: throughput of two processes over one thread; None where that was not looked at.
         repeats: two readings of the same samples were equal.
         handle: why only one may read, as "Rows.file is an open file", else "".
+        no_fork: why no process may be forked, else "".
     """
 
     fetch_s: float
@@ -80,6 +83,7 @@ class Measured(NamedTuple):
     forked: float | None = None
     repeats: bool = True
     handle: str = ""
+    no_fork: str = ""
 
 
 def is_cheap(seen: Measured) -> bool:
@@ -90,7 +94,7 @@ def is_cheap(seen: Measured) -> bool:
 def may_fork(seen: Measured) -> bool:
     """Processes are worth looking at."""
     alone = (seen.gain or 1.0) < GAIN or not seen.repeats
-    return alone and seen.fetch_s >= DEAR_S and not seen.handle and hasattr(os, "fork")
+    return alone and seen.fetch_s >= DEAR_S and not seen.handle and not seen.no_fork
 
 
 def choose(seen: Measured, most: int) -> Choice:
@@ -127,6 +131,8 @@ def choose(seen: Measured, most: int) -> Choice:
         if seen.repeats
         else f"{cost}, and reading the same samples twice gave other values (random, or not thread-safe)"
     )
+    if seen.no_fork and may_fork(seen._replace(no_fork="")):
+        return Choice("threads", 1, f"{why}; no worker processes: {seen.no_fork}")
     slow = seen.forked is not None and seen.forked < FORK_GAIN
     if may_fork(seen) and not slow:
         return Choice("processes", need, why)
@@ -135,6 +141,21 @@ def choose(seen: Measured, most: int) -> Choice:
     if seen.step_s < CHEAP_S:
         return Choice("none", 0, f"{why}, and steps of {short_time(seen.step_s)} hide nothing")
     return Choice("threads", 1, f"{why}{'' if slow else '; too cheap for processes'}")
+
+
+def fork_fault() -> str:
+    """Why no worker process may be forked from this one now, else "".
+
+    Other ways to start one would import torch and the user's script again and need data that pickle.
+    """
+    if not hasattr(os, "fork"):
+        return "this system has none"
+    if sys.platform == "darwin":
+        return "a fork is not safe on macOS, whose frameworks keep threads"
+    for name in ("cuda", "xpu"):
+        if getattr(torch, name).is_initialized():
+            return f"{name} is in use in this process, and its state does not survive a fork"
+    return ""
 
 
 def readers_allowed() -> int:

@@ -16,6 +16,7 @@ from hemostat.data.choose import (
     Measured,
     Workers,
     choose,
+    fork_fault,
     is_cheap,
     may_fork,
     open_handle,
@@ -93,12 +94,15 @@ class Delivery:
     def _choice(self) -> Choice | None:
         mode, num = self._workers.mode, self._workers.num
         if mode is not None:
+            self._workers.check()  # again: a device may be in use since the loader was made
             if self._source.stream and mode == "processes":
                 raise FieldError(
                     "workers.mode", mode, "cannot read a stream", "Use threads; one of them reads."
                 )
             return Choice(mode, 1 if self._source.stream else num or readers_allowed(), "as set")
         found = self._source.choice
+        if found is not None and found.mode == "processes" and fork_fault():
+            return None  # chosen before a device was in use: look again
         if found is None or num is None or self._source.stream:
             return found
         return found._replace(num=num)
@@ -148,7 +152,7 @@ class Delivery:
             yield batch
             steps.append(perf_counter() - given)
         self._fetch_s = statistics.median(costs)
-        seen = Measured(self._fetch_s, statistics.median(steps))
+        seen = Measured(self._fetch_s, statistics.median(steps), no_fork=fork_fault())
         handle = "it is a stream" if self._source.stream else open_handle(self._source.dataset)
         if not is_cheap(seen) and not handle:
             began = perf_counter()

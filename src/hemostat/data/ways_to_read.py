@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from itertools import islice
 from time import perf_counter, sleep
@@ -10,7 +9,7 @@ from typing import Final
 
 import torch
 
-from hemostat.data.choose import CHEAP_S, Workers, readers_allowed, short_time
+from hemostat.data.choose import CHEAP_S, Workers, fork_fault, readers_allowed, short_time
 from hemostat.data.leaves import float_images
 from hemostat.data.loader import EvalLoader, TrainLoader
 from hemostat.data.probing import Advice, Subject, unfit
@@ -50,7 +49,7 @@ def modes(subject: Subject) -> Iterator[Advice]:
     kinds = [("threads", 1)]
     if not subject.source.stream:
         kinds.append(("threads", most))
-        if hasattr(os, "fork"):
+        if not fork_fault():
             kinds.append(("processes", most))
     for mode, num in dict.fromkeys(kinds):
         seconds = _drained(subject, Workers(mode=mode, num=num))  # type: ignore[arg-type]
