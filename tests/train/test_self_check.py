@@ -1,5 +1,7 @@
 import math
+import random
 
+import numpy as np
 import pytest
 import torch
 from torch.utils.data import TensorDataset
@@ -7,6 +9,7 @@ from torch.utils.data import TensorDataset
 from hemostat.errors import GuardStop
 from hemostat.recipe import Base, Devices
 from hemostat.train import Session, TrainSettings
+from hemostat.train.repeats import random_reads
 from hemostat.train.self_check import self_check
 
 
@@ -41,18 +44,51 @@ def test_nothing_is_left_behind(session):
     assert session.drain() == (0.0, 0.0)
 
 
-def test_data_that_are_random_are_not_compared():
-    class Jittered(TensorDataset):
-        def __getitem__(self, index):
-            x, y = super().__getitem__(index)
-            return x + torch.randn_like(x), y
+class Jittered(TensorDataset):
+    """`draw` gives the noise; a TensorDataset with a way of its own is read sample by sample."""
 
-    data = Jittered(torch.randn(24, 4), torch.randn(24, 1))
+    def __init__(self, draw):
+        super().__init__(torch.randn(24, 4), torch.randn(24, 1))
+        self.draw = draw
+
+    def __getitem__(self, index):
+        x, y = super().__getitem__(index)
+        return x + self.draw(), y
+
+
+def jittered(draw) -> Session:
+    torch.manual_seed(0)
     base = Base(optimizer="sgd", lr=0.1, tuned_batch=12)
-    with Session(
-        torch.nn.Linear(4, 1), None, data, base, Devices(accumulation=3), TrainSettings(record=False)
-    ) as opened:
-        assert math.isnan(self_check(opened, squares).ratio)
+    settings = TrainSettings(record=False)
+    return Session(torch.nn.Linear(4, 1), None, Jittered(draw), base, Devices(accumulation=3), settings)
+
+
+DRAWS = {
+    "torch": lambda: torch.randn(4),
+    "random": lambda: random.random(),
+    "numpy": lambda: float(np.random.rand()),
+}
+
+
+@pytest.mark.parametrize("name", DRAWS)
+def test_random_data_are_read_alike_on_both_sides(name):
+    with jittered(DRAWS[name]) as opened:
+        assert random_reads(opened)
+        found = self_check(opened, squares, random_data=True)
+        assert found.ratio == pytest.approx(1.0, abs=1e-6)
+        with pytest.raises(GuardStop, match=r"Return \(sum, count\)"):
+            self_check(
+                opened,
+                lambda model, batch: (squares(model, batch)[0] / len(batch[0]), 1),
+                random_data=True,
+            )
+
+
+def test_data_that_stay_random_are_not_compared():
+    own = np.random.default_rng(0)
+    with jittered(lambda: own.random()) as opened:
+        assert random_reads(opened)
+        assert math.isnan(self_check(opened, squares, random_data=True).ratio)
 
 
 def test_nan_in_the_data_is_left_to_the_first_step(session):
@@ -73,3 +109,15 @@ def test_a_loss_that_depends_on_its_neighbours_is_caught(session):
 
     with pytest.raises(GuardStop, match="how the batch is cut"):
         self_check(session, contrastive)
+
+
+def checked_in_rank(name):
+    with jittered(DRAWS[name]) as opened:
+        assert opened.world.num_ranks == 2
+        return self_check(opened, squares)
+
+
+@pytest.mark.parametrize("name", DRAWS)
+def test_two_ranks_read_random_data_alike(ranks, name):
+    for found in ranks(2, checked_in_rank, name):
+        assert found.ratio == pytest.approx(1.0, abs=1e-6) and found.difference < 1e-6

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from hemostat.errors import HemostatWarning, TaskError
 from hemostat.task import LossDoor, Task, to_device
 from hemostat.train.parallel import dp
+from hemostat.train.repeats import random_reads
 from hemostat.train.self_check import Compute, self_check
 from hemostat.train.session import Session
 
@@ -28,7 +29,8 @@ def check_loss(session: Session, compute: Compute) -> None:
         GuardStop: N ranks, or accumulated micro-batches, give another gradient than one process.
 
     Warns:
-        HemostatWarning: the loss is no sum over samples, so it changes with the micro-batch.
+        HemostatWarning: the loss is no sum over samples, so it changes with the micro-batch; or two reads of a
+            sample differ.
 
     Examples:
         >>> import torch
@@ -51,8 +53,11 @@ def check_loss(session: Session, compute: Compute) -> None:
         )
     except TaskError as error:  # it names the stand-in below
         raise TaskError(str(error).replace("_Given.loss", name)) from error
+    random_data = random_reads(session)
+    if random_data:
+        warnings.warn(random_data, HemostatWarning, stacklevel=2)
     if session.world.num_ranks > 1 or session.recipe.accumulation > 1:
-        self_check(session, compute)
+        self_check(session, compute, random_data=bool(random_data))
     if doubt:
         warnings.warn(doubt.replace("_Given.loss", name), HemostatWarning, stacklevel=2)
 

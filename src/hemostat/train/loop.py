@@ -35,6 +35,7 @@ from hemostat.train.header import task_header
 from hemostat.train.parallel import dp
 from hemostat.train.process import World, seed_everything
 from hemostat.train.progress import Progress
+from hemostat.train.repeats import random_reads
 from hemostat.train.samples import Samples
 from hemostat.train.self_check import self_check
 from hemostat.train.session import Session
@@ -138,11 +139,14 @@ class Trainer:
         session = self.session
         first = next(iter(session.new_loader()))
         doubt = self.door.check(dp.unwrap(session.model), to_device(first.data, session.world.device))
+        random_data = random_reads(session)
+        if random_data:
+            progress.say(f"note: {random_data}")
         if session.world.num_ranks > 1 or session.recipe.accumulation > 1:
-            found = self_check(session, self._compute)
+            found = self_check(session, self._compute, random_data=bool(random_data))
             if math.isnan(found.ratio):
                 progress.say(
-                    "note: the self-check could not compare: two reads of a sample differ, or are not finite"
+                    "note: the self-check could not compare: the data stay random, or are not finite"
                 )
         if doubt:
             progress.say(f"note: {doubt}")

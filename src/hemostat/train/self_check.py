@@ -9,12 +9,13 @@ from typing import Any, NamedTuple
 
 import torch
 
-from hemostat.data import TrainLoader
+from hemostat.data import Source
 from hemostat.errors import GuardStop, TaskError
 from hemostat.task import evaluation_mode, to_device
 from hemostat.train.guards import same_leaves
 from hemostat.train.parallel import dp
 from hemostat.train.precision import Precision
+from hemostat.train.repeats import generators_kept, random_reads, reader, seeded
 from hemostat.train.session import Session
 from hemostat.train.update import total_norm
 
@@ -27,7 +28,8 @@ class SelfCheck(NamedTuple):
 
     Attributes:
         ratio: gradient norm at N ranks over that of one process; 1 when the loss is shared out rightly. NaN where
-            nothing could be compared: the data are random from one read to the next, or not finite.
+            nothing could be compared: the gradient is not finite, or the data stay random when the global
+            generators are seeded before each sample.
         difference: 2-norm of the difference of the two gradients, over that of one process.
         unused: parameters that got no gradient.
     """
@@ -37,7 +39,7 @@ class SelfCheck(NamedTuple):
     unused: tuple[str, ...]
 
 
-def self_check(session: Session, compute: Compute) -> SelfCheck:
+def self_check(session: Session, compute: Compute, *, random_data: bool | None = None) -> SelfCheck:
     """Compare the gradient of one small, unevenly shared window with that of one process.
 
     The window has 2 N + 1 samples, so that ranks and micro-batches hold unlike numbers: a mean of means, a loss
@@ -47,17 +49,21 @@ def self_check(session: Session, compute: Compute) -> SelfCheck:
     Args:
         session: freshly opened.
         compute: (model, batch) -> (loss sum, count).
+        random_data: what `random_reads` saw; None asks it. Such a window is read one sample at a time, with the
+            global generators seeded from its index, so that both sides see the same data.
 
     Raises:
         GuardStop: the gradients differ by more than 1 %.
     """
-    devices = [session.world.device] if session.world.device.type == "cuda" else []
-    repeats = session.world.sum([float(not _repeats(session))])[0] == 0
+    if random_data is None:
+        random_data = bool(random_reads(session))
+    source = seeded(session.loader.source) if random_data else session.loader.source
     try:
-        with torch.random.fork_rng(devices=devices), _plain(session):
-            expected, unused = _one_process(session, compute)
+        with generators_kept(session.world.device), _plain(session):
+            repeats = not random_data or _repeats(session, source)
+            expected, unused = _one_process(session, compute, source)
             session.find_unused(bool(unused))
-            seen = _all_ranks(session, compute)
+            seen = _all_ranks(session, compute, source)
     except TaskError as error:
         raise TaskError(
             f"self-check, in evaluation mode: {error} "
@@ -82,21 +88,24 @@ def self_check(session: Session, compute: Compute) -> SelfCheck:
     return check
 
 
-def _repeats(session: Session) -> bool:
-    """Two reads of the same samples give the same tensors; a random augmentation does not."""
-    share = _loader(session, rank=session.world.rank, num_ranks=session.world.num_ranks, accumulation=1)
+def _repeats(session: Session, source: Source) -> bool:
+    """On no rank do two reads of its share differ."""
+    world = session.world
+    share = reader(session, source, num=_window(session), rank=world.rank, num_ranks=world.num_ranks)
     first, second = (next(iter(share)).data for _ in range(2))
-    return same_leaves(first, second)
+    return not world.sum([float(not same_leaves(first, second))])[0]
 
 
-def _one_process(session: Session, compute: Compute) -> tuple[dict[str, torch.Tensor], tuple[str, ...]]:
+def _one_process(
+    session: Session, compute: Compute, source: Source
+) -> tuple[dict[str, torch.Tensor], tuple[str, ...]]:
     model = dp.unwrap(session.model)
     samples = _window(session)
     items = 0.0
     passes = -(-samples // session.recipe.micro_batch)  # one, unless memory is short
     if passes > 1 and passes == session.world.num_ranks * _accumulation(session):
         passes += 1  # another cut than that of the ranks, else a mean of means would agree with itself
-    for micro in _loader(session, rank=0, num_ranks=1, accumulation=passes):
+    for micro in reader(session, source, num=samples, accumulation=passes):
         loss_sum, count = compute(model, to_device(micro.data, session.world.device))
         (loss_sum / samples).backward()  # type: ignore[no-untyped-call]
         items += float(count)
@@ -107,10 +116,10 @@ def _one_process(session: Session, compute: Compute) -> tuple[dict[str, torch.Te
     return grads, tuple(name for name, _ in named if name not in grads)
 
 
-def _all_ranks(session: Session, compute: Compute) -> dict[str, torch.Tensor]:
+def _all_ranks(session: Session, compute: Compute, source: Source) -> dict[str, torch.Tensor]:
     world = session.world
-    accumulation = _accumulation(session)
-    for micro in _loader(session, rank=world.rank, num_ranks=world.num_ranks, accumulation=accumulation):
+    share = {"rank": world.rank, "num_ranks": world.num_ranks, "accumulation": _accumulation(session)}
+    for micro in reader(session, source, num=_window(session), **share):
         with dp.accumulating(session.model, micro.last):
             loss_sum, count = compute(session.model, to_device(micro.data, world.device))
             session.accumulate(loss_sum, count, micro)
@@ -128,13 +137,6 @@ def _accumulation(session: Session) -> int:
 
 def _window(session: Session) -> int:
     return min(2 * session.world.num_ranks + 1, session.loader.num_samples)
-
-
-def _loader(session: Session, *, rank: int, num_ranks: int, accumulation: int) -> TrainLoader:
-    samples = _window(session)
-    return session.new_loader(
-        rank=rank, num_ranks=num_ranks, accumulation=accumulation, global_batch=samples, total_samples=samples
-    )
 
 
 def _clear(session: Session) -> None:
