@@ -219,20 +219,10 @@ def test_samples_that_cannot_be_stacked(make):
         Source(Rows(make)).fetch(WANTED)
 
 
-def test_content_of_tensors_tells_every_change():
-    def digest(dataset):
-        return b"".join(Source(dataset).content())
-
-    data = torch.arange(12.0).reshape(6, 2)
-    whole = digest(TensorDataset(data))
-    assert digest(TensorDataset(data.clone())) == whole
-    changed = data.clone()
-    changed[3, 1] += 1e-6
-    assert digest(TensorDataset(changed)) != whole
-    assert digest(TensorDataset(data.reshape(12))) != whole
-    assert digest(Subset(TensorDataset(data), [0, 1])) != digest(Subset(TensorDataset(data), [1, 0]))
-    assert digest(TensorDataset(data.bfloat16()))
-    assert Source([1, 2]).content() is None
+def test_the_content_is_that_of_the_data_set():
+    names = [name for name, _ in Source(TensorDataset(torch.zeros(3))).content()]
+    assert names == ["tensor 0 (float32 3)"]
+    assert Source(Rows(lambda i: i)).content() is None
 
 
 def test_a_hugging_face_table_is_asked_for_many_rows_at_once():

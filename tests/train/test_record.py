@@ -1,8 +1,10 @@
 import json
+import threading
 
 import pytest
 
 from hemostat.errors import RecordError
+from hemostat.train.data_watch import DataWatch
 from hemostat.train.process import World
 from hemostat.train.record import Record
 
@@ -39,3 +41,18 @@ def test_a_directory_that_cannot_be_made_is_one_error(tmp_path, monkeypatch):
     monkeypatch.setenv("HEMOSTAT_RUN_DIR", str(tmp_path / "file" / "run"))
     with pytest.raises(RecordError):
         Record(World())
+
+
+def test_data_are_hashed_while_the_record_is_open(tmp_path, monkeypatch):
+    monkeypatch.setenv("HEMOSTAT_RUN_DIR", str(tmp_path / "run"))
+    record = Record(World())
+    record.header(lambda: {"data": DataWatch([b"abc"], {"tier": "declared"}), "seed": 3})
+    assert json.loads((tmp_path / "run" / "run.json").read_text())["data"]["tier"] in (
+        "declared",
+        "stat",
+        "full",
+    )
+    record.close()
+    header = json.loads((tmp_path / "run" / "run.json").read_text())
+    assert header["data"]["tier"] == "full" and header["seed"] == 3
+    assert not [thread for thread in threading.enumerate() if thread.name == "hemostat-data"]

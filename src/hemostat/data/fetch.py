@@ -21,6 +21,7 @@ from torch.utils.data import default_collate as torch_collate
 
 from hemostat.blame import said, user_line
 from hemostat.data.choose import Choice
+from hemostat.data.content import content, is_table
 from hemostat.data.reading import READING
 from hemostat.data.stream import Cursor, Stream
 from hemostat.errors import HemostatWarning, TaskError
@@ -95,19 +96,9 @@ class Source:
 
         return advise(self, micro_batch)
 
-    def content(self) -> Iterator[bytes] | None:
-        """All bytes of a TensorDataset, or a Subset of one, for a fingerprint; None for other data sets."""
-        parts, dataset = [], self.dataset
-        while isinstance(dataset, Subset):
-            parts.append(torch.as_tensor(dataset.indices, dtype=torch.int64))
-            dataset = dataset.dataset
-        tensors = _tensors(dataset)
-        return None if tensors is None else map(_bytes, (*parts, *tensors))
-
-
-def _bytes(tensor: Tensor) -> bytes:
-    head = f"{tensor.dtype}{tuple(tensor.shape)}".encode()
-    return head + tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes()
+    def content(self) -> Iterator[Any] | None:
+        """What identifies the data, in parts for a fingerprint (see `hemostat.data.content`); None if not known."""
+        return content(self.dataset)
 
 
 def _unwrap(dataset: Any, role: str) -> tuple[Any, Collate | None]:
@@ -182,7 +173,7 @@ def _fetcher(dataset: Any, collate: Collate | None, role: str) -> Fetch:
             return _from_tensors(tensors)
         if isinstance(dataset, Subset) and type(dataset).__getitem__ is Subset.__getitem__:
             return _from_subset(dataset, role)
-        if _is_table(dataset):
+        if is_table(dataset):
             return _from_table(dataset, role)
     if callable(getattr(dataset, "__getitems__", None)):
         return _from_getitems(dataset, collate, role)
@@ -208,11 +199,6 @@ def _from_subset(dataset: Subset[Any], role: str) -> Fetch:
     inner = _fetcher(dataset.dataset, None, role)
     chosen = torch.as_tensor(dataset.indices, dtype=torch.int64)
     return lambda indices: inner(chosen[indices])
-
-
-def _is_table(dataset: Any) -> bool:
-    """A Hugging Face data set, which gives the columns of many rows at once."""
-    return type(dataset).__module__.partition(".")[0] == "datasets" and hasattr(dataset, "with_format")
 
 
 def _from_table(dataset: Any, role: str) -> Fetch:

@@ -41,6 +41,7 @@ class ImageFolder:
         root = Path(path)
         if not root.is_dir():
             raise TaskError(f"{root}: no such folder. Check the path of the images.")
+        self.path = root
         self.size = size
         self.classes = sorted(folder.name for folder in root.iterdir() if folder.is_dir())
         self.files: list[Path] = []
@@ -54,6 +55,10 @@ class ImageFolder:
                 f"{root} holds no image in a folder of a class. Put them like {root}/CLASS/FILE, "
                 f"as {', '.join(SUFFIXES)}."
             )
+
+    def fingerprint(self) -> Path:
+        """What identifies the data: all files of the folder."""
+        return self.path
 
     def __len__(self) -> int:
         return len(self.files)

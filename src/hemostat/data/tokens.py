@@ -96,6 +96,10 @@ class TokenFile:
         rows = torch.from_numpy(self._rows[np.asarray(indices)].astype(np.int64))
         return rows[:, :-1], rows[:, 1:]
 
+    def fingerprint(self) -> Path:
+        """What identifies the data: the file."""
+        return self.path
+
     def __getstate__(self) -> dict[str, Any]:
         """Path and shape only; who unpickles it opens the file."""
         return {"path": self.path, "window": self.window, "dtype": self.dtype}

@@ -13,6 +13,8 @@ from hemostat.track.control import write_control
 from hemostat.track.evaluations import evaluation_dir, read_evaluations, write_evaluation
 from hemostat.track.exits import read_exit
 from hemostat.track.files import read_json
+from hemostat.track.fingerprint import Fingerprint
+from hemostat.track.fingerprint_files import read_fingerprint, write_fingerprint
 from hemostat.track.metrics import last_position, metric_files, metric_names, read_metric
 from hemostat.track.samples import Sample, read_samples, write_sample
 
@@ -114,6 +116,14 @@ class RunRecord:
     def add_sample(self, step: int, name: str, content: str | bytes) -> None:
         """Keep text, or the bytes of a PNG, that shows how the model does at a step."""
         write_sample(self.path, step, name, content)
+
+    def fingerprint(self, tier: str) -> Fingerprint | None:
+        """The fingerprint of the training data at one level, with each file's; None where it was not reached."""
+        return read_fingerprint(self.path, tier)
+
+    def add_fingerprint(self, found: Fingerprint) -> None:
+        """Keep a fingerprint of the training data beside those of other levels."""
+        write_fingerprint(self.path, found)
 
     def evaluations(self) -> list[dict[str, Any]]:
         """What `hemostat evaluate` found, oldest first: split, checkpoint, figures with standard errors."""

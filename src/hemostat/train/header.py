@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from os import PathLike
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 import torch
 
 from hemostat.config import to_plain
@@ -12,6 +12,7 @@ from hemostat.errors import UsageError
 from hemostat.recipe import Recipe
 from hemostat.task import call, hyper_parameters
 from hemostat.track import collect_provenance, fingerprint
+from hemostat.train.data_watch import DataWatch
 from hemostat.train.process import World
 from hemostat.train.recorded_task import task_file
 
@@ -62,29 +63,43 @@ def plain_or_text(value: Any) -> Any:
 
 
 def task_header(loaded: LoadedTask, source: Source, val_data: Source | None) -> dict[str, Any]:
-    """The task file, its values, the fingerprint of its training data and the baselines it names."""
+    """The task file, its values, its training data (still to be hashed) and the baselines it names."""
     return {
         "task": {
             "spec": loaded.spec,
             "values": {name: plain_or_text(value) for name, value in hyper_parameters(loaded.task).items()},
         },
         "task_file": task_file(loaded.path),
-        "data": to_plain(data_fingerprint(loaded.task, source))
-        | {"num_val_samples": val_data.num_samples if val_data else 0},
+        "data": hash_data(loaded.task, source, num_val_samples=val_data.num_samples if val_data else 0),
         "baselines": {name: float(value) for name, value in call(loaded.task, "baselines").items()},
     }
 
 
 def data_fingerprint(task: Task, source: Source) -> dict[str, Any]:
-    """Digest of the training data, with the tier that was reached.
+    """Digest of a task's data, read now, with the tier that was reached (see `hash_data`)."""
+    parts, known = data_parts(task, source)
+    return known if parts is None else {**known, **fingerprint(parts).summary()}
 
-    "full" or "sample": bytes of tensors in memory, or of what the task's `fingerprint()` names. "declared": only
-    type and size are known, which does not tell two versions apart.
+
+def hash_data(task: Task, source: Source, **known: Any) -> DataWatch | dict[str, Any]:
+    """The data section of run.json, whose digests are made while the run goes on.
+
+    Digests of files, of tensors in memory, or of what the task's `fingerprint()` names. "declared": only type and
+    size are known, which does not tell two versions apart.
     """
-    size = {"num_samples": source.num_samples, "type": type(source.dataset).__name__}
+    parts, found = data_parts(task, source)
+    return found | known if parts is None else DataWatch(parts, found | known)
+
+
+def data_parts(task: Task, source: Source) -> tuple[list[Any] | None, dict[str, Any]]:
+    """(what a fingerprint is made of, what is known without one)."""
     given = task.fingerprint()
     if given is None:
         given = source.content()
-    if given is None:
-        return {"tier": "declared", **size}
-    return {**size, **msgspec.to_builtins(fingerprint(given))}
+    elif isinstance(given, str | bytes | PathLike):
+        given = [given]
+    known = {"tier": "declared", "num_samples": source.num_samples, "type": type(source.dataset).__name__}
+    of_huggingface = getattr(source.dataset, "_fingerprint", None)  # it follows paths and times, not content
+    if isinstance(of_huggingface, str):
+        known["huggingface"] = of_huggingface
+    return None if given is None else list(given), known

@@ -7,8 +7,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from hemostat.errors import HemostatError, RecordError
-from hemostat.track import Recorder, create_run, new_run_id, update_run, write_exit
+from hemostat.errors import FieldError, HemostatError, RecordError
+from hemostat.track import Recorder, RunRecord, create_run, load_run, new_run_id, update_run, write_exit
+from hemostat.train.data_watch import DataWatch
 from hemostat.train.process import World
 
 DEFAULT_ROOT = Path(".hemostat") / "runs"
@@ -23,25 +24,37 @@ class Record:
     Args:
         world: the ranks.
         enabled: False records nothing and makes no directory.
+        resume: a run to go on with: its id, the start of it, or "last"; None starts a new one.
 
     Attributes:
         path: the run directory; its name is the run id.
+        resumes: the run goes on from a checkpoint: it was asked for, or the launcher has restarted the ranks.
 
     Raises:
         RecordError: the directory cannot be made or written; raised on all ranks.
     """
 
-    def __init__(self, world: World, enabled: bool = True) -> None:
+    def __init__(self, world: World, enabled: bool = True, resume: str | None = None) -> None:
         self._rank = world.rank
         self._writes_header = enabled and world.rank == 0
         self._recorder: Recorder | None = None
+        self._watch: DataWatch | None = None
         self.path: Path | None = None
+        self.resumes = resume is not None or os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") != "0"
         if not enabled:
+            if resume is not None:
+                raise FieldError("train.resume", resume, "needs a record", "Leave out train.record=false.")
+            self.resumes = False
             return
-        given = os.environ.get("HEMOSTAT_RUN_DIR") or str(DEFAULT_ROOT / new_run_id())
-        self.path = Path(world.from_rank_zero(given))
-        trouble = ""
+        trouble, given = "", ""
         try:
+            given = os.environ.get("HEMOSTAT_RUN_DIR") or str(_run_dir(resume))
+        except HemostatError as error:
+            trouble = str(error)
+        self.path = Path(world.from_rank_zero(given))
+        try:
+            if trouble:
+                raise RecordError(trouble)
             create_run(self.path.parent, self.path.name, {})
             self._recorder = Recorder(self.path, world.rank)
         except RecordError as error:
@@ -49,10 +62,24 @@ class Record:
         if world.sum([float(bool(trouble))])[0] > 0:
             raise RecordError(trouble or f"another rank could not write {self.path}")
 
+    def old_header(self) -> dict[str, Any]:
+        """What run.json says so far; empty without a record."""
+        return {} if self.path is None else dict(RunRecord(self.path).header)
+
     def header(self, fields: Callable[[], Mapping[str, Any]]) -> None:
-        """Add fields to run.json; on ranks above 0 they are not even computed."""
-        if self._writes_header and self.path is not None:
-            update_run(self.path, **fields())
+        """Add fields to run.json; on ranks above 0 they are not even computed.
+
+        A `DataWatch` under "data" is started: it fills that section while the run goes on.
+        """
+        if not self._writes_header or self.path is None:
+            return
+        found = dict(fields())
+        watch = found.get("data")
+        if isinstance(watch, DataWatch):
+            self._watch, found["data"] = watch, watch.known
+        update_run(self.path, **found)
+        if isinstance(watch, DataWatch):
+            watch.start(self.path)
 
     def log(self, step: int, samples: int, values: Mapping[str, float]) -> None:
         """Append one line to this rank's metrics."""
@@ -65,13 +92,20 @@ class Record:
             self._recorder.flush()
 
     def close(self, error: BaseException | None = None) -> None:
-        """Close this rank's metrics and leave its exit file.
+        """End the hashing of the data, close this rank's metrics and leave its exit file.
 
         Args:
             error: what ended the run, if anything did.
         """
+        if self._watch is not None:
+            self._watch.close()
+            self._watch = None
         if self._recorder is not None and self.path is not None:
             status = error.exit_status if isinstance(error, HemostatError) else 3 * int(error is not None)
             write_exit(self.path, self._rank, status, str(error or ""))
             self._recorder.close()
             self._recorder = None
+
+
+def _run_dir(resume: str | None) -> Path:
+    return DEFAULT_ROOT / new_run_id() if resume is None else load_run(DEFAULT_ROOT, resume).path
