@@ -17,6 +17,7 @@ from hemostat.data.windows import Feed
 
 DEPTHS: Final = (1, 2, 4)
 _USUAL_DEPTH: Final = 2  # of one thread
+_ROUNDS: Final = 2  # one after another over all depths, so that a busy moment does not hit one of them only
 
 
 def batch_fetch(subject: Subject) -> Advice:
@@ -78,15 +79,16 @@ def depth(subject: Subject) -> Advice:
     """One thread with 1, 2 and 4 batches ready, before steps as long as a fetch: where depth matters most."""
     if subject.fetch_s < CHEAP_S:
         return unfit("depth", f"a batch costs {short_time(subject.fetch_s)}, less than handing it over")
-    seconds = {number: _stepped(subject, number) for number in DEPTHS}
-    best = min(seconds, key=seconds.__getitem__)
-    rates = ", ".join(f"{1 / spent_s:.3g}" for spent_s in seconds.values())
+    spent_s = dict.fromkeys(DEPTHS, 0.0)
+    for number in _ROUNDS * DEPTHS:
+        spent_s[number] += _stepped(subject, number) / _ROUNDS
+    rates = ", ".join(f"{1 / each:.3g}" for each in spent_s.values())
     numbers = ", ".join(map(str, DEPTHS))
     what = (
-        f"--set train.workers.depth={best}: depth {numbers} give {rates} batches/s before steps as long as a fetch; "
-        f"over depth {_USUAL_DEPTH}"
+        f"--set train.workers.depth={DEPTHS[-1]}: depth {numbers} give {rates} batches/s before steps as long as a "
+        f"fetch; over depth {_USUAL_DEPTH}"
     )
-    return Advice("depth", seconds[_USUAL_DEPTH] / seconds[best], what)
+    return Advice("depth", spent_s[_USUAL_DEPTH] / spent_s[DEPTHS[-1]], what)
 
 
 def _stepped(subject: Subject, number: int) -> float:
@@ -94,10 +96,11 @@ def _stepped(subject: Subject, number: int) -> float:
     feed = Feed(seed=0, global_batch=subject.micro_batch, total_samples=2**62)
     loader = TrainLoader(subject.source, feed, workers=Workers(mode="threads", num=1, depth=number))
     batches = iter(loader)
+    limit_s = subject.budget_s / (_ROUNDS * len(DEPTHS))
     try:
         next(batches)
         began, count = perf_counter(), 0
-        while (spent := perf_counter() - began) < subject.budget_s / len(DEPTHS) or count < 4:
+        while (spent := perf_counter() - began) < limit_s or count < 4:
             sleep(subject.fetch_s)
             next(batches)
             count += 1
