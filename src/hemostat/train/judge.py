@@ -13,7 +13,8 @@ import torch
 from hemostat.data import Source
 from hemostat.errors import FieldError, TaskError
 from hemostat.task import LossDoor, Task, build_model, call, to_device
-from hemostat.track import RunRecord, fingerprint
+from hemostat.track import RunRecord
+from hemostat.train.header import data_fingerprint
 from hemostat.train.precision import Precision
 from hemostat.train.process import World, seed_everything
 from hemostat.train.rank import as_rank
@@ -98,7 +99,8 @@ def judge_run(
         "num_samples": source.num_samples,
         "num_ranks": world.num_ranks,
         "figures": {f"{split}_{name}": msgspec.to_builtins(figure) for name, figure in figures.items()},
-        "data": _fingerprint(source) if world.rank == 0 else {},
+        # of these data alone: the task's own fingerprint() is about the training data
+        "data": data_fingerprint(Task(), source) if world.rank == 0 else {},
         "notes": notes,
     }
 
@@ -131,14 +133,6 @@ def _data(task: Task, split: str, record: RunRecord) -> Source:
             f"set, or use --split {other}."
         )
     return Source(data, f"{split}_data")
-
-
-def _fingerprint(source: Source) -> dict[str, Any]:
-    """Of these data alone; the task's own `fingerprint()` is about the training data."""
-    size = {"num_samples": source.num_samples, "type": type(source.dataset).__name__}
-    content = source.content()
-    known = {"tier": "declared"} if content is None else msgspec.to_builtins(fingerprint(content))
-    return {**known, **size}
 
 
 def _settings(record: RunRecord) -> dict[str, Any]:
