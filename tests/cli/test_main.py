@@ -110,13 +110,26 @@ def test_a_command_that_returns_is_clean(command, capsys):
     assert capsys.readouterr().out == "num 3\n"
 
 
-@pytest.mark.parametrize("words", [["--nosuch"], ["--num", "three"], ["extra"]])
-def test_a_wrong_flag_is_a_usage_error(words, command, capsys):
+@pytest.mark.parametrize("words", [["--nosuch"], ["--num", "three"], ["--num"], ["extra"]])
+def test_a_wrong_flag_is_a_usage_error_of_one_line(words, command, capsys):
     command("print(num)")
     assert main.run(["probe", *words]) == 2
+    streams = capsys.readouterr()
+    assert streams.out == ""
+    assert streams.err.startswith("error: ") and streams.err.count("\n") == 1
+    assert words[0] in streams.err and streams.err.endswith(". See hemostat probe --help.\n")
+
+
+@pytest.mark.parametrize("name", main.COMMANDS)
+def test_every_command_says_wrong_words_in_one_line(name, capsys):
+    assert main.run([name, "--nosuch"]) == 2
     told = capsys.readouterr().err
-    assert words[0] in told
-    assert "Traceback" not in told
+    assert told.startswith("error: No such option: --nosuch") and told.count("\n") == 1
+
+
+def test_an_end_that_the_code_asks_for_keeps_its_status(command):
+    command("raise SystemExit(7)")
+    assert main.run(["probe"]) == 7
 
 
 def test_an_error_that_nobody_planned_is_not_hidden(command):

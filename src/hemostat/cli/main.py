@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import sys
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from hemostat.errors import HemostatError, UnknownNameError
+from hemostat.errors import HemostatError, UnknownNameError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -74,11 +74,15 @@ def _invoke(name: str, args: list[str]) -> int:
     import typer
 
     command = typer.main.get_command(import_module(COMMANDS[name][0]).app)
+    wrong_words: Any = typer.BadParameter.__base__  # click's UsageError, wherever this typer keeps its click
     try:
-        command(args=args, prog_name=f"hemostat {name}")
-    except SystemExit as leave:  # typer reports its own usage errors and typer.Exit this way
+        status = command(args=args, prog_name=f"hemostat {name}", standalone_mode=False)
+    except wrong_words as error:  # typer itself would draw a box of several lines
+        message = " ".join(error.format_message().split()).rstrip(".")
+        raise UsageError(f"{message}. See hemostat {name} --help.") from None
+    except SystemExit as leave:
         return leave.code if isinstance(leave.code, int) else int(leave.code is not None)
-    return 0
+    return status if isinstance(status, int) else 0
 
 
 def main() -> None:
