@@ -3,7 +3,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo test test-slow check lint types layers setup clean bench-recipe bench-step bench-record bench-launch bench-data bench-start bench-input-bound docs
+.PHONY: demo test test-slow check lint types layers setup clean bench-recipe bench-step bench-record bench-launch bench-data bench-start bench-input-bound bench-input_bound docs
 
 setup: $(VENV)/.ready
 
@@ -55,7 +55,9 @@ bench-launch: setup
 bench-start: setup
 	$(BIN)/python bench/start.py
 
-bench-input-bound: setup
+bench-input-bound: bench-input_bound
+
+bench-input_bound: setup
 	$(BIN)/python bench/input_bound.py
 
 docs: setup

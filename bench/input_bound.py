@@ -1,6 +1,6 @@
 """How long a run waits for data, before and after its own advice was followed; writes bench/results/input_bound.json.
 
-`make bench-input-bound`. Each round trains `examples/input_bound.py:Scans` twice in fresh processes, with the scans as
+`make bench-input_bound`. Each round trains `examples/input_bound.py:Scans` twice in fresh processes, with the scans as
 they came and decoded once; `hemostat data probe` has said before what that would gain.
 """
 

@@ -1,5 +1,6 @@
 """Streams: shared out exactly over ranks, resumed, epochs told, and refused where they would lose samples."""
 
+import warnings
 from itertools import chain
 
 import pytest
@@ -7,7 +8,7 @@ import torch
 from torch.utils.data import DataLoader, IterableDataset
 
 from hemostat.data import EvalLoader, Feed, Source, Stream, TrainLoader, Workers
-from hemostat.errors import FieldError, TaskError
+from hemostat.errors import FieldError, HemostatWarning, TaskError
 
 
 class Lines(IterableDataset):
@@ -123,3 +124,105 @@ def test_a_hugging_face_stream_skips_by_itself():
     feed = Feed(seed=0, global_batch=10, total_samples=41)
     found = [b.data["x"].tolist() for b in TrainLoader(Stream(table, 41), feed, start_samples=10)]
     assert found == [list(range(10, 20)), list(range(20, 30)), list(range(30, 40)), [40]]
+
+
+class Files:
+    """Numbers, those of the next file a thousand higher; what is read of each file is counted."""
+
+    def __init__(self, lengths, chosen=None, read=None):
+        self.lengths = lengths
+        self.chosen = range(len(lengths)) if chosen is None else chosen
+        self.read = {} if read is None else read
+        self.epoch = 0
+
+    def shard(self, num_shards, index):
+        assert num_shards == len(self.lengths)
+        return Files(self.lengths, [index], self.read)
+
+    def set_epoch(self, epoch):
+        self.epoch = epoch
+
+    def __iter__(self):
+        for file in self.chosen:
+            for number in range(self.lengths[file]):
+                self.read[file] = self.read.get(file, 0) + 1
+                yield torch.tensor(1000 * file + number + 100_000 * self.epoch)
+
+
+@pytest.mark.parametrize("lengths", [[30, 30, 30, 33], [7, 41, 1, 74]])
+def test_a_split_stream_gives_the_same_global_batches_for_any_number_of_ranks(lengths):
+    stream = Stream(Files(lengths), lengths)
+    whole = global_batches(stream, 1)
+    assert [len(batch) for batch in whole] == [10] * 12 + [3]
+    every = [1000 * file + number for file, length in enumerate(lengths) for number in range(length)]
+    assert sorted(chain(*whole)) == every
+    for num_ranks in (2, 3, 4, 7, 8):
+        assert global_batches(stream, num_ranks) == whole
+    for num_ranks in (1, 3):
+        assert global_batches(stream, num_ranks, start_samples=50) == whole[5:]
+    assert global_batches(stream, 2, workers=Workers(mode="threads", num=2)) == whole
+
+
+def test_a_rank_reads_its_own_parts_only_and_another_epoch_is_told():
+    reads = []
+    for rank in range(2):
+        files = Files([30] * 4)
+        feed = Feed(seed=0, global_batch=12, total_samples=240, rank=rank, num_ranks=2)
+        rows = [row for batch in TrainLoader(Stream(files, [30] * 4), feed) for row in batch.data.tolist()]
+        assert len(rows) == 120
+        assert {row // 100_000 for row in rows} == {0, 1}
+        reads.append(files.read)
+    assert reads == [{0: 60, 1: 60}, {2: 60, 3: 60}]
+
+
+def test_resuming_skips_in_its_own_parts_only():
+    files = Files([30] * 4)
+    feed = Feed(seed=0, global_batch=12, total_samples=120, rank=1, num_ranks=2)
+    batch = next(iter(TrainLoader(Stream(files, [30] * 4), feed, start_samples=60)))
+    assert batch.data.tolist() == [2015, 2016, 2017, 3015, 3016, 3017]
+    assert files.read == {2: 18, 3: 18}
+
+
+def test_evaluation_of_a_split_stream_reads_each_row_once_and_in_order():
+    lengths = [7, 5, 9]
+    rows = [
+        row
+        for rank in range(3)
+        for batch in EvalLoader(Stream(Files(lengths), lengths), micro_batch=4, rank=rank, num_ranks=3)
+        for row in batch.data[: batch.num_samples].tolist()
+    ]
+    assert rows == [1000 * file + number for file, length in enumerate(lengths) for number in range(length)]
+
+
+def test_parts_that_are_not_as_long_as_was_said():
+    feed = Feed(seed=0, global_batch=4, total_samples=20)
+    with pytest.raises(TaskError, match=r"part 1 of train_data ended before its sample 9 of 11"):
+        list(TrainLoader(Stream(Files([9, 9]), [9, 11]), feed))
+    with pytest.raises(TaskError, match=r"part 0 of train_data has more than the 7 samples"):
+        list(TrainLoader(Stream(Files([9, 9]), [7, 9]), feed))
+    with pytest.raises(TaskError, match=r"2 lengths, but Lines has no shard\(num_shards, index\)"):
+        Stream(Lines(), [20, 21])
+
+
+def test_it_is_said_where_every_rank_reads_all_of_what_could_be_split():
+    feed = Feed(seed=0, global_batch=4, total_samples=20, num_ranks=2)
+    with pytest.warns(HemostatWarning, match="each of the 2 ranks reads the whole stream"):
+        TrainLoader(Stream(Files([9, 9]), 18), feed)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        TrainLoader(Stream(Files([9, 9]), [9, 9]), feed)
+        TrainLoader(Stream(Lines(), 41), feed)  # nothing to be done about it
+
+
+def test_a_hugging_face_stream_in_parts():
+    datasets = pytest.importorskip("datasets")
+    table = datasets.Dataset.from_dict({"x": range(40)}).to_iterable_dataset(num_shards=4)
+    found = []
+    for rank in range(2):
+        feed = Feed(seed=0, global_batch=8, total_samples=40, rank=rank, num_ranks=2)
+        loader = TrainLoader(Stream(table, [10] * 4), feed, start_samples=8)
+        found.append([batch.data["x"].tolist() for batch in loader])
+    assert found[0] == [[k, k + 1, 10 + k, 11 + k] for k in (2, 4, 6, 8)]
+    assert found[1] == [[20 + k, 21 + k, 30 + k, 31 + k] for k in (2, 4, 6, 8)]
+    with pytest.raises(TaskError, match="has only 4 shards"):
+        Stream(table, [8] * 5)

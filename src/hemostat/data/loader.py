@@ -15,8 +15,9 @@ from hemostat.data.fetch import Source
 from hemostat.data.hint import hint
 from hemostat.data.jobs import Job, MicroBatch
 from hemostat.data.order import Order
+from hemostat.data.stream import tell_of_splitting
 from hemostat.data.waits import Waits
-from hemostat.data.windows import Feed, Window, ceil_div, num_micro_batches, share, windows
+from hemostat.data.windows import Feed, Window, ceil_div, share, windows
 from hemostat.errors import FieldError
 
 BLOCK_POSITIONS: Final = 4096  # the permutation costs 0.08 us a position in blocks, 3 us one by one
@@ -65,6 +66,8 @@ class TrainLoader:
         self.num_samples = source.num_samples
         self.waits = Waits()
         self.workers = workers or Workers()
+        if feed.rank == 0 and feed.num_ranks > 1:
+            tell_of_splitting(source.stream, source.role, feed.num_ranks)
         self._order = Order(source.num_samples, feed.seed)
         self._delivery = Delivery(source, feed.seed, self.workers, self.waits)
 
@@ -82,7 +85,7 @@ class TrainLoader:
     def _share(self, size: int, shares: dict[int, tuple[int, int]]) -> tuple[int, int]:
         """Samples of this rank in a window, and micro-batches; nearly all windows have one size."""
         low, high = share(size, self.feed.rank, self.feed.num_ranks)
-        found = shares[size] = (high - low, num_micro_batches(self.feed, size))
+        found = shares[size] = (high - low, self.feed.num_micro_batches(size))
         return found
 
     def _jobs(self) -> Iterator[Job]:
@@ -121,13 +124,17 @@ class TrainLoader:
         feed = self.feed
         if feed.num_ranks == 1 and not self.source.stream:
             return self._order.indices(block[0].epoch, block[0].start, block[-1].stop)
+        stream = self.source.stream
         ranges = []
         for window in block:
             low, high = share(window.stop - window.start, feed.rank, feed.num_ranks)
+            if stream:
+                ranges.append(stream.parts.window(window.start, window.stop)[low : max(high, low + 1)])
+                continue
             start, stop = (window.start + low, window.start + high) if high > low else (window.start,) * 2
             ranges.append(np.arange(start, max(stop, start + 1)))
         positions = np.concatenate(ranges)
-        return positions if self.source.stream else self._order.at(block[0].epoch, positions)
+        return positions if stream else self._order.at(block[0].epoch, positions)
 
 
 class EvalLoader:
