@@ -7,8 +7,10 @@ import os
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
+import torch
 
 from hemostat.cli.main import run
 from hemostat.track import Recorder, RunRecord, create_run, update_run, write_exit
@@ -216,23 +218,21 @@ def test_reindex(root, capsys):
         (("shwo",), "action='shwo': is not known. Did you mean 'show'?"),
         (("show", "zzz"), "run='zzz': is not known."),
         (("list", "x"), "list takes no run. Write `hemostat runs show x`."),
-        (("--num", "-1"), ""),
+        (("--num", "-1"), "--num"),
         (("compare", "aaaaa"), "compare needs two runs or more"),
         (("compare", "aaaaa", "zzz"), "run='zzz': is not known."),
         (("show", "aaaaa", "aaaaa"), "Write `hemostat runs compare aaaaa aaaaa`."),
         (("show", "aaaaa", "--plot"), "--plot belongs to compare"),
-        (("--runs", "/dev/null"), None),
+        (("--runs", "/dev/null"), "runs='/dev/null': is a file, not a folder."),
+        (("show", "last", "--runs", "/dev/null"), "is a file, not a folder."),
     ],
 )
 def test_mistakes(root, capsys, words, said):
     make(root, "20261130-1200-aaaaa")
     status, out, err = call(capsys, *words)
-    if said is None:
-        assert (status, out[:7]) == (0, "no runs")
-    else:
-        assert status == 2
-        assert said in err
-        assert "Traceback" not in err
+    assert (status, out) == (2, "")
+    assert said in err
+    assert err.count("\n") == 1
 
 
 def test_the_command_starts_without_torch_and_numpy(root):
@@ -242,3 +242,25 @@ def test_the_command_starts_without_torch_and_numpy(root):
         "sys.exit(status or ('torch' in sys.modules) or ('numpy' in sys.modules))"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False, capture_output=True).returncode == 0
+
+
+FAILS = """
+import os, torch, hemostat
+class Line(hemostat.Task):
+    def model(self): os.kill(os.getpid(), 9)
+    def train_data(self): return torch.utils.data.TensorDataset(torch.ones(8, 3), torch.ones(8, 1))
+    def loss(self, output, target): return output.sum(), len(target)
+"""
+
+
+@pytest.mark.parametrize("extra", [[], ["--set", "train.device=cuda"]], ids=["killed", "no device"])
+def test_a_run_that_failed_at_its_start_is_listed_as_failed(root, capsys, extra):
+    if extra and torch.cuda.is_available():
+        pytest.skip("this machine has the device")
+    Path("line.py").write_text(FAILS)
+    words = [sys.executable, "-m", "hemostat", "train", "line.py:Line", "--nproc", "1", *extra]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.returncode == 3
+    _, out, _ = call(capsys)
+    cells = out.splitlines()[1].split()
+    assert cells[1:4] == ["failed", "line.py:Line", "1"]

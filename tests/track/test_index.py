@@ -36,6 +36,13 @@ def test_newest_first_and_changes_show(tmp_path):
     assert ids(tmp_path) == ["c", "a"]
 
 
+def test_a_file_is_no_folder(tmp_path):
+    (tmp_path / "file").write_text("")
+    for look in (list_runs, load_run):
+        with pytest.raises(FieldError, match=r"runs='.*file': is a file, not a folder\. Give the folder"):
+            look(tmp_path / "file")
+
+
 def test_no_folder_and_no_runs(tmp_path):
     assert ids(tmp_path / "none") == []
     assert ids(tmp_path) == []

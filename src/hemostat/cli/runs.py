@@ -114,7 +114,7 @@ def _row(record: RunRecord) -> dict[str, Any]:
         "state": record.state,
         "created": record.created,
         "task": _task(headline),
-        "num_ranks": _inside(headline, "hardware", "num_ranks"),
+        "num_ranks": _inside(headline, "hardware", "num_ranks") or headline.get("num_ranks"),
         "monitor": summary.get("monitor"),
         "best": summary.get("best"),
         "steps": summary.get("steps", position[0]),
@@ -296,6 +296,8 @@ def _machine(header: dict[str, Any]) -> str:
 def _task(headline: dict[str, Any]) -> str | None:
     task = headline.get("task")
     spec = task.get("spec") if isinstance(task, dict) else task
+    if spec is None and isinstance(headline.get("command"), list):  # it failed before its task was recorded
+        spec = next((word for word in headline["command"] if ".py" in str(word)), None)
     return spec if isinstance(spec, str) else None
 
 

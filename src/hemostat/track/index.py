@@ -29,6 +29,9 @@ def list_runs(root: Path, *, rebuild: bool = False) -> list[RunRecord]:
     Args:
         root: the folder of all runs, usually `.hemostat/runs`. A missing folder has no runs.
         rebuild: read every directory again.
+
+    Raises:
+        FieldError: the folder cannot be read, or is a file.
     """
     root = Path(root)
     stamps = _stamps(root)
@@ -90,8 +93,11 @@ def _stamps(root: Path) -> dict[str, str]:
     found: dict[str, str] = {}
     try:
         entries = list(os.scandir(root))
-    except (FileNotFoundError, NotADirectoryError):
+    except FileNotFoundError:
         return found
+    except NotADirectoryError:
+        fix = "Give the folder of all runs, such as .hemostat/runs."
+        raise FieldError("runs", str(root), "is a file, not a folder", fix) from None
     except OSError as error:
         raise FieldError("runs", str(root), f"cannot be read, {error.strerror}", "Check the path.") from None
     for entry in entries:
