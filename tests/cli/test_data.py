@@ -1,4 +1,4 @@
-"""`hemostat data probe`: figures, JSON, and usage errors with their exit status."""
+"""`hemostat data`: figures, the copy, JSON, and usage errors with their exit status."""
 
 import json
 
@@ -53,3 +53,29 @@ def test_usage_errors(task, capsys):
     assert run(["data", "probe", task, "--micro-batch", "0"]) == 2
     assert run(["data"]) == 2
     assert "absent.py: no such file" in capsys.readouterr().err
+
+
+def test_a_copy_is_written_and_told_how_to_use(task, tmp_path, capsys):
+    assert run(["data", "prepare", task, "--out", str(tmp_path / "copy")]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("64 samples, ") and lines[1].startswith("return it from train_data(): ")
+    data = eval(
+        lines[1].partition(": ")[2], {"hemostat": __import__("hemostat.data")}
+    )  # the line can be pasted
+    assert len(data) == 64 and data[5][0].item() == 5
+    assert data.recipe["git"].keys() == {"commit", "dirty"} and "probed_line.py:Line" in data.recipe["task"]
+    assert run(["data", "prepare", task, "--out", str(tmp_path / "copy")]) == 2
+    assert "already and not empty" in capsys.readouterr().err
+
+
+def test_the_recipe_as_json(task, tmp_path, capsys):
+    assert run(["data", "prepare", task, "--out", str(tmp_path / "copy"), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["num_samples"] == 64
+
+
+def test_usage_errors_of_prepare(task, tmp_path, capsys):
+    assert run(["data", "prepare", task]) == 2
+    assert run(["data", "prepare", task, "--out", str(tmp_path / "copy"), "--split", "test"]) == 2
+    assert run(["data", "prepare", task, "--out", str(tmp_path / "copy"), "--split", "dev"]) == 2
+    said = capsys.readouterr().err
+    assert "has no test_data" in said and "train, val" in said

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hemostat.data import Feed, num_micro_batches
+from hemostat.data import Feed
 from hemostat.data.windows import share, windows
 from hemostat.errors import FieldError, TaskError
 
@@ -55,7 +55,7 @@ def test_micro_batches_never_grow_in_a_ragged_window(num_ranks, accumulation, mi
         num_ranks=num_ranks,
     )
     window_samples = data.draw(st.integers(1, feed.global_batch))
-    parts = num_micro_batches(feed, window_samples)
+    parts = feed.num_micro_batches(window_samples)
     assert 1 <= parts <= accumulation
     largest_share = -(-window_samples // num_ranks)
     assert -(-largest_share // parts) <= micro_batch

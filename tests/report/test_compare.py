@@ -6,7 +6,7 @@ from matplotlib import image
 
 from hemostat.errors import UsageError
 from hemostat.report import compare_lines, compare_runs, draw_compare
-from hemostat.track import Recorder, create_run, load_run, update_run, write_exit
+from hemostat.track import Recorder, create_run, fingerprint, load_run, update_run, write_exit
 
 
 def make(root, run_id, *, lr, batch, points, monitor="val_loss", **fields):
@@ -98,3 +98,37 @@ def test_the_picture_has_a_line_for_each_run(pair, tmp_path):
     pixels = image.imread(path)[..., :3].reshape(-1, 3)
     for colour in ([31, 119, 180], [255, 127, 14]):  # matplotlib's first two
         assert (abs(pixels * 255 - colour).max(axis=1) < 2).sum() > 100
+
+
+def with_data(root, run_id, content, tiers=("sample", "full")):
+    found = {tier: fingerprint(list(content.items()), tier) for tier in tiers}
+    digests = {tier: one.digest for tier, one in found.items()}
+    data = {"tier": tiers[-1], "digest": digests[tiers[-1]], "digests": digests}
+    run = make(root, run_id, lr=0.1, batch=32, points=[(320, 2.0)], data=data)
+    for one in found.values():
+        run.add_fingerprint(one)
+    return run
+
+
+def test_the_shard_that_differs_is_named(tmp_path):
+    shards = {f"train-{number:04}.bin": b"same" for number in range(9)}
+    first = with_data(tmp_path, "first", shards)
+    second = with_data(tmp_path, "second", shards | {"train-0003.bin": b"other"})
+    compared = compare_runs([first, second])
+    assert set(compared["differ"]) == {"data"}
+    (line,) = [line for line in compare_lines(compared) if "shard" in line]
+    assert line == "data of second against first: shard train-0003.bin differs: 5 bytes, 4 before"
+    many = with_data(tmp_path, "many", dict.fromkeys(shards, b"new!"))
+    lines = compare_lines(compare_runs([first, many]))
+    assert lines[-1] == "and 4 more lines about shards: --why" and len(lines) <= 12
+    assert compare_lines(compare_runs([first, many]), full=True)[-1].endswith("and 5 more shards")
+
+
+def test_only_equal_tiers_are_compared(tmp_path):
+    shards = {"a.bin": b"same"}
+    both = with_data(tmp_path, "both", shards)
+    early = with_data(tmp_path, "early", shards, tiers=("sample",))
+    assert compare_runs([both, early])["differ"] == {}
+    late = with_data(tmp_path, "late", shards, tiers=("full",))
+    values = compare_runs([early, late])["differ"]["data"]
+    assert values[0].endswith(" (sample)") and values[1].endswith(" (full)")

@@ -6,10 +6,11 @@ from hemostat.data.images import ImageFolder
 from hemostat.data.jobs import MicroBatch
 from hemostat.data.loader import EvalLoader, TrainLoader
 from hemostat.data.order import Order
+from hemostat.data.prepared import PreparedData
 from hemostat.data.reading import sample_rng
 from hemostat.data.stream import Stream
 from hemostat.data.tokens import TokenFile
-from hemostat.data.windows import Feed, num_micro_batches
+from hemostat.data.windows import Feed
 
 __all__ = [
     "EvalLoader",
@@ -17,11 +18,11 @@ __all__ = [
     "ImageFolder",
     "MicroBatch",
     "Order",
+    "PreparedData",
     "Source",
     "Stream",
     "TokenFile",
     "TrainLoader",
     "Workers",
-    "num_micro_batches",
     "sample_rng",
 ]

@@ -22,11 +22,14 @@ from torch.utils.data import default_collate as torch_collate
 from hemostat.blame import said, user_line
 from hemostat.data.choose import Choice
 from hemostat.data.content import content, is_table
+from hemostat.data.prepared import PreparedData
 from hemostat.data.reading import READING
 from hemostat.data.stream import Cursor, Stream
 from hemostat.errors import HemostatWarning, TaskError
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from hemostat.data.advice import Report
 
 Fetch = Callable[[Tensor], Any]
@@ -95,6 +98,12 @@ class Source:
         from hemostat.data.advice import advise  # it uses the loaders, which use this module
 
         return advise(self, micro_batch)
+
+    def prepare(self, folder: Path, **recipe: Any) -> dict[str, Any]:
+        """Write a memory-mapped copy of all samples; see `hemostat.data.prepare`."""
+        from hemostat.data.prepare import prepare_copy  # it uses the loaders, which use this module
+
+        return prepare_copy(self, folder, **recipe)
 
     def content(self) -> Iterator[Any] | None:
         """What identifies the data, in parts for a fingerprint (see `hemostat.data.content`); None if not known."""
@@ -168,6 +177,8 @@ def _is_iterable(dataset: Any) -> bool:
 
 def _fetcher(dataset: Any, collate: Collate | None, role: str) -> Fetch:
     if collate is None:
+        if isinstance(dataset, PreparedData) and not dataset.is_ragged:
+            return dataset.batch
         tensors = _tensors(dataset)
         if tensors is not None:
             return _from_tensors(tensors)

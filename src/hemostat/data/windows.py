@@ -53,6 +53,23 @@ class Feed(Config, frozen=True, kw_only=True):
                 f"Use at least {self.num_ranks}, or fewer ranks.",
             )
 
+    def num_micro_batches(self, window_samples: int) -> int:
+        """Micro-batches of one window, the same on every rank.
+
+        A full window has `accumulation` of them. A ragged one has only as many as its samples need at the usual
+        micro-batch, so that no rank computes on nothing.
+
+        Examples:
+            >>> feed = Feed(seed=0, global_batch=64, total_samples=1000, accumulation=4, num_ranks=2)
+            >>> feed.num_micro_batches(64), feed.num_micro_batches(20)
+            (4, 2)
+        """
+        largest = ceil_div(window_samples, self.num_ranks)
+        if window_samples == self.global_batch:
+            return min(self.accumulation, largest)
+        micro_batch = ceil_div(ceil_div(self.global_batch, self.num_ranks), self.accumulation)
+        return ceil_div(largest, micro_batch)
+
 
 class Window(NamedTuple):
     """The samples of one optimizer step: positions `start .. stop - 1` of one epoch.
@@ -95,24 +112,6 @@ def share(num_items: int, part: int, num_parts: int) -> tuple[int, int]:
         [(0, 3), (3, 6), (6, 10)]
     """
     return num_items * part // num_parts, num_items * (part + 1) // num_parts
-
-
-def num_micro_batches(feed: Feed, window_samples: int) -> int:
-    """Micro-batches of one window, the same on every rank.
-
-    A full window has `accumulation` of them. A ragged one has only as many as its samples need at the usual
-    micro-batch, so that no rank computes on nothing.
-
-    Examples:
-        >>> feed = Feed(seed=0, global_batch=64, total_samples=1000, accumulation=4, num_ranks=2)
-        >>> num_micro_batches(feed, 64), num_micro_batches(feed, 20)
-        (4, 2)
-    """
-    largest = ceil_div(window_samples, feed.num_ranks)
-    if window_samples == feed.global_batch:
-        return min(feed.accumulation, largest)
-    micro_batch = ceil_div(ceil_div(feed.global_batch, feed.num_ranks), feed.accumulation)
-    return ceil_div(largest, micro_batch)
 
 
 def _counted(num: int, noun: str) -> str:

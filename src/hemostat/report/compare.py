@@ -36,7 +36,8 @@ def compare_runs(records: Sequence[RunRecord]) -> dict[str, Any]:
 
     Returns:
         runs: ids; metric: what is compared; differ: {name: [value of each run]}; at: list of
-        {"samples", "values"}, at equal samples; best, samples, train_s, usd, evaluations: [of each run].
+        {"samples", "values"}, at equal samples; best, samples, train_s, usd, evaluations: [of each run];
+        shards: {"run", "against", "changes"} of each run whose data differ from those of the first one.
 
     Raises:
         UsageError: fewer than two runs.
@@ -48,6 +49,9 @@ def compare_runs(records: Sequence[RunRecord]) -> dict[str, Any]:
     metric = _metric(records)
     curves = [record.metrics(metric) for record in records]
     settings = [_settings(record) for record in records]
+    tier = _common_tier(records)
+    for one, record in zip(settings, records, strict=True):
+        one["data"] = _data(record, tier)
     names = list(dict.fromkeys([*_FIRST, *(name for one in settings for name in one)]))
     differ = {name: [one.get(name) for one in settings] for name in names}
     summaries = [record.summary for record in records]
@@ -66,6 +70,7 @@ def compare_runs(records: Sequence[RunRecord]) -> dict[str, Any]:
         "usd": [summary.get("usd") for summary in summaries],
         "state": [record.state for record in records],
         "evaluations": [_latest(record) for record in records],
+        "shards": _shards(records, tier),
     }
 
 
@@ -78,7 +83,8 @@ def compare_lines(compared: dict[str, Any], full: bool = False) -> list[str]:
     """
     figures = _figure_rows(compared, full)
     differ = list(compared["differ"].items())
-    room = MAX_LINES - 1 - len(figures)
+    shards = _shard_lines(compared["shards"], full)
+    room = MAX_LINES - 1 - len(figures) - len(shards)
     shown = differ if full or len(differ) <= room else differ[: room - 1]
     values = [(name, [_text(value) for value in values]) for name, values in shown]
     rows: list[tuple[str, list[str]]] = [("", compared["runs"]), *values, *figures]
@@ -93,7 +99,19 @@ def compare_lines(compared: dict[str, Any], full: bool = False) -> list[str]:
     if len(shown) < len(differ):
         left = len(differ) - len(shown)
         lines.append(f"and {left} more value{'s differ' if left > 1 else ' differs'}: --why")
+    lines += shards
     return lines if differ else [*lines, "no recorded value differs"]
+
+
+def _shard_lines(shards: list[dict[str, Any]], full: bool) -> list[str]:
+    lines = [
+        f"data of {one['run']} against {one['against']}: {change}"
+        for one in shards
+        for change in one["changes"]
+    ]
+    if full or len(lines) <= 2:
+        return lines
+    return [lines[0], f"and {len(lines) - 1} more lines about shards: --why"]
 
 
 def _figure_rows(compared: dict[str, Any], full: bool) -> list[tuple[str, list[str]]]:
@@ -188,8 +206,33 @@ def _settings(record: RunRecord) -> dict[str, Any]:
     found |= {"device": hardware.get("name"), "torch": hardware.get("torch")}
     commit = git.get("commit")
     found["commit"] = f"{str(commit)[:7]}{'*' if git.get('dirty') else ''}" if commit else None
-    digest = _section(header, "data").get("digest")
-    found["data"] = str(digest)[:12] if digest else None
+    return found
+
+
+def _common_tier(records: Sequence[RunRecord]) -> str | None:
+    """The highest level of fingerprint that all runs have reached; other levels say nothing about each other."""
+    reached = [_section(_section(record.header, "data"), "digests") for record in records]
+    return next((tier for tier in ("full", "sample") if all(tier in one for one in reached)), None)
+
+
+def _data(record: RunRecord, tier: str | None) -> str | None:
+    data = _section(record.header, "data")
+    digest = _section(data, "digests").get(tier) if tier else data.get("digest")
+    if not digest:
+        return None
+    return str(digest)[:12] if tier else f"{str(digest)[:12]} ({data.get('tier')})"
+
+
+def _shards(records: Sequence[RunRecord], tier: str | None) -> list[dict[str, Any]]:
+    first = records[0].fingerprint(tier) if tier else None
+    found = []
+    for record in records[1:]:
+        other = record.fingerprint(tier) if tier else None
+        if first is None or other is None or first.digest == other.digest:
+            continue
+        if first.files and other.files:  # of very many files, only the digest of all is kept
+            changes = other.changes(first.files)
+            found.append({"run": record.id, "against": records[0].id, "changes": changes})
     return found
 
 

@@ -73,11 +73,13 @@ class DataWatch:
                 if tier == "sample" and section["num_bytes"] <= _SMALL_BYTES:
                     continue
                 found = fingerprint(self._parts, tier, cache=run.parent / CACHE, pause=self._pause)
-                RunRecord(run, {}).add_fingerprint(found)
+                record = RunRecord(run, {})
+                before = record.fingerprint(tier)  # of an earlier attempt, where the run was resumed
+                record.add_fingerprint(found)
                 digests[tier] = found.digest
                 section |= {**found.summary(), "digests": digests, "comparable": "equal tiers only"}
                 if tier != "stat":
-                    section |= self._changes(run, tier)
+                    section |= _changes(run, tier, before)
                 update_run(run, data=section)
         except _EndedError:
             pass
@@ -94,20 +96,23 @@ class DataWatch:
             self._end.wait(min(spent, 0.02))
             self._burst_s = time.perf_counter()
 
-    def _changes(self, run: Path, tier: str) -> dict[str, Any]:
-        mine = RunRecord(run, {})
-        task = mine.header.get("task")
-        if not isinstance(task, dict):
-            return {}
+
+def _changes(run: Path, tier: str, before: Any) -> dict[str, Any]:
+    """What differs from the earlier attempt of this run, else from the latest run of the same task."""
+    mine, since = RunRecord(run, {}), run.name
+    task = mine.header.get("task")
+    if before is None and isinstance(task, dict):
         for other in list_runs(run.parent):
-            if other.id == run.name or not _same_task(other.headline.get("task"), task):
-                continue
-            before, now = other.fingerprint(tier), mine.fingerprint(tier)
-            if before is None or now is None:
-                continue
-            found = now.changes(before.files) if now.digest != before.digest else []
-            return {"changes": {"since": other.id, "tier": tier, "what": found}} if found else {}
+            if other.id != run.name and _same_task(other.headline.get("task"), task):
+                before, since = other.fingerprint(tier), other.id
+            if before is not None:
+                break
+    now = mine.fingerprint(tier)
+    if before is None or now is None or now.digest == before.digest:
         return {}
+    listed = before.files and now.files  # of very many files, only the digest of all is kept
+    what = now.changes(before.files) if listed else ["the data differ"]
+    return {"changes": {"since": since, "tier": tier, "what": what}}
 
 
 def _same_task(other: Any, task: dict[str, Any]) -> bool:

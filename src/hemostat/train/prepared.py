@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from hemostat.data import Source, num_micro_batches
+from hemostat.data import Source
 from hemostat.errors import TaskError, UnknownNameError
 from hemostat.recipe import Base, Devices
 from hemostat.train.loop_guard import check_given
@@ -110,8 +110,8 @@ class EpochLoader:
         """Micro-batches in one epoch on this rank."""
         feed, num_samples = self._session.loader.feed, self._session.loader.num_samples
         full, rest = divmod(num_samples, feed.global_batch)
-        num = full * num_micro_batches(feed, feed.global_batch)
-        return num + (num_micro_batches(feed, rest) if rest else 0)
+        num = full * feed.num_micro_batches(feed.global_batch)
+        return num + (feed.num_micro_batches(rest) if rest else 0)
 
     def __iter__(self) -> Iterator[Any]:
         session = self._session
