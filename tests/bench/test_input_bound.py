@@ -24,11 +24,13 @@ def test_the_advice_is_given_and_followed_it_removes_the_wait(bench, tmp_path):
     before, after = runs["before"][0], runs["after"][0]
     assert before["samples"] == after["samples"] == 384
     assert before["waited"].startswith("input-bound: ")
-    assert before["feed_hint"].startswith("store the samples decoded or tokenised, once")
+    assert before["feed_hint"].startswith("store the samples decoded or tokenised, `hemostat data prepare`")
     assert after["wait_share"] < before["wait_share"] / 2
     rows = {row["name"]: row for row in bench.figures(runs, gain=2.0, decoded_s=0.5)}
     assert rows["wait_share_before"]["value"] == pytest.approx(100 * before["wait_share"], abs=1e-3)
-    assert rows["wait_share_before"]["note"] == "store the samples decoded or tokenised, once"
+    assert (
+        rows["wait_share_before"]["note"] == "store the samples decoded or tokenised, `hemostat data prepare`"
+    )
     assert rows["wait_share_after"]["meets"] == (after["wait_share"] <= 0.03)
 
 

@@ -55,7 +55,9 @@ def test_a_real_run_over_costly_samples_is_told_to_store_them_decoded():
     for _ in run:
         pass
     found = run.hint(time.perf_counter() - began)
-    assert found.startswith("store the samples decoded or tokenised, once (a batch costs 1")
+    assert found.startswith(
+        "store the samples decoded or tokenised, `hemostat data prepare` (a batch costs 1"
+    )
 
 
 def test_a_run_that_does_not_wait_gets_no_advice():

@@ -50,7 +50,7 @@ def hint(loader: TrainLoader, wall_s: float) -> str:
     if mode == "threads" and fetch_s < num * step_s and waits.quantile_s(0.99) > JITTER * step_s:
         return f"more batches ready, --set train.workers.depth={4 * (workers.depth or 2 * num)} ({costs})"
     if sample_s >= CALL_S or source.stream:
-        return f"store the samples decoded or tokenised, once ({costs})"
+        return f"store the samples decoded or tokenised, `hemostat data prepare` ({costs})"
     return f"keep the data in memory or on a local disk ({costs})"
 
 

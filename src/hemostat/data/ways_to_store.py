@@ -49,7 +49,11 @@ def stored_copy(subject: Subject) -> Advice:
 
         gather_s = subject.timed(gather)
     size = format_bytes(sum(leaf.nbytes for leaf in leaves) // subject.micro_batch)
-    return Advice("stored copy", subject.gain(gather_s), f"decode or tokenise once: {size} a sample on disk")
+    return Advice(
+        "stored copy",
+        subject.gain(gather_s),
+        f"decode or tokenise once, `hemostat data prepare`: {size} a sample",
+    )
 
 
 def shards(subject: Subject) -> Advice:
