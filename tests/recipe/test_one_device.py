@@ -35,6 +35,17 @@ BAD = [
     ({"reduction": "max"}, r"^reduction='max': is not known\."),
     ({"objective": "vae"}, r"^objective='vae': is not known\."),
     ({"apply_advice": ("momentum",)}, r"^apply_advice='momentum': is not known\."),
+    (
+        {"optimizer": "sgd", "apply_advice": ("beta2",)},
+        r"^apply_advice=\['beta2'\]: .* not hold for sgd\. Leave",
+    ),
+    ({"optimizer": "lion", "beta2": 0.99, "apply_advice": ("beta2",)}, r"does not hold for lion\."),
+    (
+        {"optimizer": "sgd", "eps": 1e-6, "apply_advice": ("eps",)},
+        r"the rule for eps does not hold for sgd\.",
+    ),
+    ({"apply_advice": ("ema",)}, r"ema is not set, so nothing could move\. Give ema, or leave it out\."),
+    ({"schedule": "step"}, r"^schedule='step': has no milestones.*milestones=\[30, 60\]"),
     ({"metric_mode": "up"}, r"^metric_mode='up': is not known\."),
     ({"precision": "fp8"}, r"^precision='fp8': is not known\."),
 ]
@@ -52,6 +63,11 @@ def test_counts_and_lengths_may_be_text():
     assert (base.total_samples, base.num_train_samples) == (1_500_000, 50_000)
     assert Base.from_text({"total_samples": "1000steps", "tuned_batch": 256}).total_samples == 256_000
     assert Base.from_text({"total_samples": "1Mtok", "sample_tokens": 300}).total_samples == 3334
+
+
+def test_advice_that_can_move_something_is_taken():
+    assert Base(apply_advice=("beta2",)).apply_advice == ("beta2",)
+    assert Base(optimizer="sgd", weight_decay=1e-4, apply_advice=("weight_decay",)).weight_decay == 1e-4
 
 
 def test_a_single_milestone_needs_no_brackets():

@@ -44,7 +44,7 @@ SHAPE = {"start_lr", "eta_min"}  # within the schedule
 
 
 @pytest.mark.parametrize("optimizer", sorted(FAMILIES))
-@pytest.mark.parametrize("given", [{}, FULL, {"schedule": "step", "patience": 2}])
+@pytest.mark.parametrize("given", [{}, FULL, {"schedule": "step", "milestones": (1.0,), "patience": 2}])
 @pytest.mark.parametrize("devices", [Devices(), Devices(num_ranks=2, micro_batch=32)])
 def test_every_value_of_the_run_has_exactly_one_row(optimizer, given, devices):
     recipe = convert(Base(optimizer=optimizer, lr=0.01, tuned_batch=32, **given), devices)

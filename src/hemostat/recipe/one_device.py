@@ -9,7 +9,7 @@ from hemostat.config import Config, decode
 from hemostat.errors import FieldError, UnknownNameError
 from hemostat.recipe.field_checks import check_int, check_number
 from hemostat.recipe.length import samples_from_steps, samples_from_tokens
-from hemostat.recipe.optimizers import optimizer_name
+from hemostat.recipe.optimizers import DEFAULTS, optimizer_name, second_moment
 from hemostat.units import parse_count
 
 SCHEDULES = ("cosine", "linear", "wsd", "constant", "step")
@@ -200,6 +200,21 @@ class Base(Config, frozen=True, kw_only=True):
         for value in self.apply_advice:
             if value not in ADVICE:
                 raise UnknownNameError("apply_advice", str(value), ADVICE)
+            self._check_advice(value)
+
+    def _check_advice(self, name: str) -> None:
+        """There must be a value that the advice could move."""
+        asked, optimizer = list(self.apply_advice), optimizer_name(self.optimizer)
+        if name == "beta2":
+            missing = second_moment(optimizer, self.beta2) is None
+        else:
+            missing = name in ("weight_decay", "eps") and name not in DEFAULTS[optimizer]
+        if missing:
+            rule, fix = f"the rule for {name} does not hold for {optimizer}", f"Leave {name} out."
+            raise FieldError("apply_advice", asked, rule, fix)
+        if name != "beta2" and getattr(self, name) is None:  # the usual beta2 is known
+            rule, fix = f"{name} is not set, so nothing could move", f"Give {name}, or leave it out."
+            raise FieldError("apply_advice", asked, rule, fix)
 
     def _check_pairs(self) -> None:
         if self.epochs is not None and self.total_samples is not None:
@@ -227,6 +242,13 @@ class Base(Config, frozen=True, kw_only=True):
                     "Sort the epochs, each once.",
                 )
             previous = milestone
+        if self.schedule == "step" and not self.milestones:
+            raise FieldError(
+                "schedule",
+                self.schedule,
+                "has no milestones, so the rate would never fall",
+                "Give them in epochs, as in milestones=[30, 60], or set schedule=constant.",
+            )
         if self.milestones and self.schedule != "step":
             raise FieldError(
                 "milestones",
