@@ -14,6 +14,7 @@ from hemostat.data import Source
 from hemostat.errors import FieldError, TaskError
 from hemostat.task import LossDoor, Task, build_model, call, to_device
 from hemostat.track import RunRecord
+from hemostat.train.guards import leaves_digest
 from hemostat.train.header import data_fingerprint
 from hemostat.train.precision import Precision
 from hemostat.train.process import World, seed_everything
@@ -64,6 +65,7 @@ def judge_run(
 
     Raises:
         UsageError: no such split, no checkpoint, no task file, or fewer samples than ranks.
+        TaskError: no such data, or ranks that read other rows.
         RecordError: the checkpoint is not whole.
     """
     header = record.header
@@ -78,6 +80,7 @@ def judge_run(
             f"{split}_data has {source.num_samples} samples",
             "Take fewer processes.",
         )
+    _refuse_unlike_ranks(source, world)
     model = build_model(loaded.task)
     fit_weights(model, weights, f"run {record.id}")
     model.to(world.device).eval()
@@ -133,6 +136,18 @@ def _data(task: Task, split: str, record: RunRecord) -> Source:
             f"set, or use --split {other}."
         )
     return Source(data, f"{split}_data")
+
+
+def _refuse_unlike_ranks(source: Source, world: World) -> None:
+    """Each rank judges a share of the same rows; where ranks read others, some would be judged twice, some never."""
+    if world.num_ranks == 1:
+        return
+    mine = f"{source.num_samples} samples, first {leaves_digest(source.reader()(torch.tensor([0])))}"
+    if world.sum([float(mine != world.from_rank_zero(mine))])[0]:
+        raise TaskError(
+            f"{source.role} differs from rank to rank, in its length or its first row. Leave out what splits it by "
+            "rank, and seed what shuffles it: hemostat gives each rank its share."
+        )
 
 
 def _settings(record: RunRecord) -> dict[str, Any]:
