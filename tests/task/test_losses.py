@@ -148,6 +148,17 @@ def test_exceptions_of_the_user_name_their_line():
     assert f"test_losses.py:{line}." in str(caught.value)
 
 
+def test_one_sample_alone_in_batch_norm_has_its_repair():
+    model = nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3))
+    assert compute(model=model, loss=cross_entropy_sum).count == 6
+    for door in ({"loss": cross_entropy_sum}, {"step": mean_step}):
+        with pytest.raises(
+            TaskError, match=r"one sample alone reached BatchNorm.*global_batch.*GroupNorm"
+        ) as caught:
+            compute(batch=(X[:1], Y[:1]), model=model, **door)
+        assert "\n" not in str(caught.value)
+
+
 def test_a_model_that_does_not_fit_the_data_names_the_users_line():
     with pytest.raises(TaskError, match=r"raised RuntimeError: mat1 and mat2 shapes cannot be multiplied"):
         compute(model=nn.Linear(5, 3), loss=cross_entropy_sum)

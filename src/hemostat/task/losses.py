@@ -193,6 +193,12 @@ def door_of(cls: type[Task]) -> str:
 
 
 def _about_failure(name: str, error: Exception) -> str:
+    if isinstance(error, ValueError) and "more than 1 value per channel" in str(error):
+        return (
+            f"{name}: one sample alone reached BatchNorm, which needs two. The last step of an epoch is smaller: "
+            "change global_batch, accumulation or the number of processes so that no share of it is one sample, or "
+            "use GroupNorm."
+        )
     where = user_line(error)
     return f"{name} raised {said(error)}{f' at {where}' if where else ''}."
 
