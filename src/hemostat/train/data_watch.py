@@ -17,6 +17,7 @@ CACHE: Final = "digests.sqlite"
 TIERS: Final = ("stat", "sample", "full")
 _SMALL_BYTES: Final = 256 << 20  # a fifth of a second: a sample of it would save nothing
 _BURST_S: Final = 0.002
+_FIRST_S: Final = 0.1  # of work at the usual priority: on a busy machine, small data would not be done else
 _GRACE_S: Final = 0.5
 
 
@@ -42,6 +43,7 @@ class DataWatch:
         self._end = threading.Event()
         self._thread: threading.Thread | None = None
         self._burst_s = 0.0
+        self._steps_aside = False
 
     def start(self, run: Path) -> None:
         """Begin; returns at once."""
@@ -62,9 +64,6 @@ class DataWatch:
         self._thread = None
 
     def _work(self, run: Path) -> None:
-        if sys.platform == "linux":  # the nice value of one thread
-            with suppress(OSError):
-                os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 19)
         self._burst_s = time.perf_counter()
         digests: dict[str, str] = {}
         section = dict(self.known)
@@ -91,6 +90,11 @@ class DataWatch:
         """Work in bursts of 2 ms, so that a training step finds the interpreter free in between."""
         if self._end.is_set():
             raise _EndedError
+        if not self._steps_aside and time.thread_time() > _FIRST_S:
+            self._steps_aside = True
+            if sys.platform == "linux":  # the nice value of one thread
+                with suppress(OSError):
+                    os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 19)
         spent = time.perf_counter() - self._burst_s
         if spent > _BURST_S:
             self._end.wait(min(spent, 0.02))
