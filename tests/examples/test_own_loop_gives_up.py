@@ -16,8 +16,9 @@ from hemostat.cli.main import run as hemostat_run
 from hemostat.errors import HemostatError, TaskError
 from hemostat.recipe import Devices
 from hemostat.task import load_task
-from hemostat.track import load_run
+from hemostat.track import RunRecord, load_run
 from hemostat.train import TrainSettings, check_loss, train
+from hemostat.train.weights import read_weights
 
 QUIET = TrainSettings(record=False)
 ROW = re.compile(r"^\| .*\|$", re.MULTILINE)
@@ -180,7 +181,7 @@ def test_a_loop_saves_when_it_asks(parts, tmp_path, monkeypatch):
         for batch in session.steps():
             session.backward(loss_of(session.model, batch), len(batch[0]))
         session.save()
-    assert [path.name for path in session.record.path.rglob("*.pt")] == ["last.pt"]
+    assert read_weights(RunRecord(session.record.path)).name == "last"
 
 
 def test_a_loop_is_judged_by_a_task_that_is_named(parts, task_file, tmp_path, capfd):
@@ -219,6 +220,7 @@ def test_the_record_has_no_task(parts, task_file, tmp_path):
     session = loop(Session(parts[0], None, parts[1], base()))
     alone = load_run(session.record.path.parent, session.record.path.name).header
     train(task_file(), Devices(), TrainSettings())
-    (run,) = set((tmp_path / ".hemostat" / "runs").iterdir()) - {session.record.path.resolve()}
+    folders = {path.parent for path in (tmp_path / ".hemostat" / "runs").glob("*/run.json")}
+    (run,) = folders - {session.record.path.resolve()}
     assert "task" in load_run(run.parent, run.name).header
     assert "task" not in alone
