@@ -134,9 +134,10 @@ def test_missing_parts_of_a_run(here, capfd):
     assert (status, err.count("\n")) == (2, 1) and "line.py, is not there any more" in err
     assert call(capfd, run, "--task", "moved.py:Line")[0] == 0
     checkpoints = here / ".hemostat" / "runs" / run / "checkpoints"
-    (checkpoints / "best.pt").write_bytes((checkpoints / "best.pt").read_bytes()[:500])
+    for path in checkpoints.glob("*/*.distcp"):
+        path.write_bytes(path.read_bytes()[:500])
     status, _, err = call(capfd, run, "--task", "moved.py:Line")
-    assert (status, err.count("\n")) == (3, 1) and "best.pt is not whole" in err
+    assert (status, err.count("\n")) == (3, 1) and "is not whole: __0_0.distcp" in err
     shutil.rmtree(checkpoints)
     status, _, err = call(capfd, run, "--task", "moved.py:Line")
     assert (status, err.count("\n")) == (2, 1) and "has no checkpoints" in err

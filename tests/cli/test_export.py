@@ -11,6 +11,7 @@ import hemostat
 from hemostat.cli.main import run as command
 from hemostat.recipe import Devices
 from hemostat.task import load_task
+from hemostat.track import Checkpoints, load_run
 from hemostat.train import TrainSettings, train
 
 TASK = """
@@ -82,11 +83,12 @@ def test_a_mistake_is_one_message(here, capsys, words, status, said):
 
 
 def test_a_half_written_checkpoint_and_a_task_file_that_is_gone(here, capsys):
-    (best,) = here.glob(".hemostat/runs/*/checkpoints/best.pt")
+    run = load_run(here / ".hemostat" / "runs").path
+    (best,) = Checkpoints(run).best().glob("*.distcp")
     whole = best.read_bytes()
     best.write_bytes(whole[: len(whole) // 2])
     status, _, err = call(capsys, "last", "out")
-    assert (status, err.count("\n")) == (3, 1) and "best.pt is not whole" in err
+    assert (status, err.count("\n")) == (3, 1) and "is not whole: __0_0.distcp" in err
     best.write_bytes(whole)
     (here / "line.py").unlink()
     status, _, err = call(capsys, "last", "out")

@@ -9,7 +9,7 @@ import torch
 from hemostat.errors import FieldError, MissingExtraError, RecordError
 from hemostat.recipe import Devices
 from hemostat.task import load_task
-from hemostat.track import load_run
+from hemostat.track import Checkpoints, load_run
 from hemostat.train import TrainSettings, export_run, load, train
 
 TASK = """
@@ -101,7 +101,7 @@ def test_a_folder_in_use_is_left_alone(make_run, tmp_path):
 
 def test_half_a_checkpoint_leaves_nothing_behind(make_run, tmp_path):
     record = make_run()
-    path = record.path / "checkpoints" / "best.pt"
+    (path,) = Checkpoints(record.path).best().glob("*.distcp")
     path.write_bytes(path.read_bytes()[:700])
     before = sorted(tmp_path.iterdir())
     with pytest.raises(RecordError, match="not whole"):

@@ -7,7 +7,6 @@ from safetensors.torch import save_file
 import hemostat
 from hemostat.errors import FieldError, RecordError, TaskError, UnknownNameError, UsageError
 from hemostat.track import create_run, update_run
-from hemostat.train.checkpoint import save_weights
 from hemostat.train.handover import load
 
 TASK = """
@@ -22,13 +21,13 @@ class Line(hemostat.Task):
 
 
 @pytest.fixture
-def here(tmp_path, monkeypatch):
+def here(tmp_path, monkeypatch, save_model):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "line.py").write_text(TASK)
     path = create_run(tmp_path / ".hemostat" / "runs", "one", {})
     update_run(path, task={"spec": "line.py:Line", "values": {"width": 5}})
     model = torch.nn.Sequential(torch.nn.Linear(5, 2), torch.nn.Dropout())
-    save_weights(model, path / "checkpoints" / "last.pt")
+    save_model(path, model, 1)
     out = tmp_path / "out"
     out.mkdir()
     save_file(model.state_dict(), out / "model.safetensors")

@@ -11,6 +11,7 @@ from hemostat.track import load_run
 from hemostat.train import TrainSettings, train
 from hemostat.train.judge import judge_run
 from hemostat.train.process import World
+from hemostat.train.weights import read_weights
 
 TASK = """
 import torch, hemostat
@@ -64,7 +65,7 @@ def test_the_figures_are_those_of_the_best_weights(run):
     fields = judge_run(run, "test", World())
     task = load_task("line.py:Line").task
     model = task.model().eval()
-    model.load_state_dict(torch.load(run.path / "checkpoints" / "best.pt", weights_only=True))
+    model.load_state_dict(read_weights(run, "best").state)
     inputs, targets = task.test_data().tensors
     losses = ((model(inputs) - targets) ** 2).detach().double().flatten()
     figure = fields["figures"]["test_loss"]

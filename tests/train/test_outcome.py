@@ -9,6 +9,7 @@ from hemostat.errors import GuardStop
 from hemostat.recipe import Base
 from hemostat.track import load_run
 from hemostat.train import Session, TrainSettings
+from hemostat.train.control import Stop
 
 
 @pytest.fixture
@@ -54,7 +55,7 @@ def test_a_loop_that_was_told_to_stop_is_done(session, tmp_path):
     with session:
         for inputs, targets in session.steps():
             session.backward(((session.model(inputs) - targets) ** 2).sum(), count=len(inputs))
-            session.stop_reason = "enough"
+            session.stop = Stop("enough")
     record, summary = recorded(tmp_path)
     assert (record.state, summary["status"], summary["steps"]) == ("done", "stopped", 1)
 

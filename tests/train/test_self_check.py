@@ -41,7 +41,7 @@ def test_nothing_is_left_behind(session):
     assert all(param.grad is None for param in session.model.parameters())
     assert torch.equal(torch.get_rng_state(), random_state)
     assert session.model.training and session.precision.name == "fp32"
-    assert session.drain() == (0.0, 0.0)
+    assert session.window_loss.drain() == (0.0, 0.0)
 
 
 class Jittered(TensorDataset):
@@ -92,7 +92,7 @@ def test_data_that_stay_random_are_not_compared():
 
 
 def test_nan_in_the_data_is_left_to_the_first_step(session):
-    for tensor in session._source.dataset.tensors:
+    for tensor in session.source.dataset.tensors:
         tensor[:] = float("nan")
     assert math.isnan(self_check(session, squares).ratio)
 

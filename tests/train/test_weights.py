@@ -1,21 +1,29 @@
+import pickle
+import shutil
+
 import pytest
 import torch
 
 from hemostat.errors import RecordError, TaskError, UnknownNameError, UsageError
 from hemostat.track import RunRecord, create_run, load_run, update_run, write_exit
-from hemostat.train.checkpoint import save_weights
+from hemostat.train.tensor_files import METADATA
 from hemostat.train.weights import Weights, fit_weights, read_weights
 
 
 @pytest.fixture
-def run(tmp_path):
+def run(tmp_path, save_model):
     path = tmp_path / "run"
-    for name in ("best", "last"):
-        torch.manual_seed(len(name) + ord(name[0]))
-        save_weights(torch.nn.Linear(3, 2), path / "checkpoints" / f"{name}.pt")
+    path.mkdir()
+    torch.manual_seed(0)
+    save_model(path, torch.nn.Linear(3, 2), 7, best=True)
+    save_model(path, torch.nn.Linear(3, 2), 9)
     update_run(path, summary={"best": 0.5, "best_step": 7, "steps": 9})
     write_exit(path, 0, 0, "")
     return load_run(tmp_path, "run")
+
+
+def folder(run, step):
+    return run.path / "checkpoints" / f"step-{step:09d}"
 
 
 def test_best_and_last(run):
@@ -30,9 +38,9 @@ def test_best_and_last(run):
 
 
 def test_a_run_never_judged_gives_its_last(run):
-    (run.path / "checkpoints" / "best.pt").unlink()
+    shutil.rmtree(folder(run, 7))
     with pytest.raises(UsageError, match=r"has no best checkpoint.*--checkpoint last"):
-        read_weights(run)  # its summary has a best value, so a file is missing
+        read_weights(run)  # its summary has a best value, so a folder is missing
     unjudged = RunRecord(run.path, {"summary": {"steps": 9}})
     assert read_weights(unjudged).name == "last"
     with pytest.raises(UsageError, match="never judged"):
@@ -40,26 +48,24 @@ def test_a_run_never_judged_gives_its_last(run):
 
 
 def test_half_a_checkpoint_is_not_taken(run):
-    path = run.path / "checkpoints" / "best.pt"
+    path = folder(run, 7) / "__0_0.distcp"
     whole = path.read_bytes()
     for size in (0, 10, len(whole) // 2, len(whole) - 1):
         path.write_bytes(whole[:size])
-        with pytest.raises(RecordError, match=r"best\.pt"):
+        with pytest.raises(RecordError, match=r"step-000000007 is not whole: __0_0\.distcp has"):
             read_weights(run)
-    path.unlink()
-    (run.path / "checkpoints" / "best.pt.123.tmp").write_bytes(whole[:100])
-    with pytest.raises(
-        RecordError, match=r"was being written when the run ended; best\.pt\.123\.tmp is half"
-    ):
+    for step in (7, 9):
+        folder(run, step).rename(run.path / "checkpoints" / f".step-{step:09d}.tmp")
+    with pytest.raises(RecordError, match=r"\.step-000000009\.tmp was being written when the run ended"):
         read_weights(run)
 
 
 def test_one_wrong_bit_is_seen(run):
-    path = run.path / "checkpoints" / "best.pt"
+    path = folder(run, 7) / "__0_0.distcp"
     data = bytearray(path.read_bytes())
     data[data.find(read_weights(run).state["weight"].numpy().tobytes())] ^= 1
     path.write_bytes(data)
-    with pytest.raises(RecordError, match="checksum"):
+    with pytest.raises(RecordError, match="its digest differs"):
         read_weights(run)
 
 
@@ -68,22 +74,20 @@ class Evil:
         return (print, ("unpickled",))
 
 
-def test_nothing_but_tensors_is_unpickled(run, capsys):
-    path = run.path / "checkpoints" / "best.pt"
-    for content, said in [
-        ({"weight": Evil()}, "cannot be read as weights"),
-        ({"weight": 3}, "something else"),
-    ]:
-        torch.save(content, path)
+def test_nothing_but_tensors_is_unpickled(run, capsys, monkeypatch):
+    monkeypatch.setattr(
+        "hemostat.track.Checkpoints.trouble", lambda *_: ""
+    )  # whoever forges has the digests too
+    for content, said in [(Evil(), "names builtins.print"), ({"weight": 3}, "no index of tensors")]:
+        (folder(run, 7) / METADATA).write_bytes(pickle.dumps(content))
         with pytest.raises(RecordError, match=said):
             read_weights(run)
     assert "unpickled" not in capsys.readouterr().out
 
 
 def test_without_checkpoints_it_says_why(run):
-    for path in (run.path / "checkpoints").iterdir():
-        path.unlink()
-    with pytest.raises(UsageError, match=r"\(done\) came from a loop of your own.*session\.save\(\)"):
+    shutil.rmtree(run.path / "checkpoints")
+    with pytest.raises(UsageError, match=r"\(done\) came from a loop of your own.*save=False"):
         read_weights(run)
     run.header["kind"] = "train"
     with pytest.raises(
@@ -99,4 +103,4 @@ def test_weights_that_do_not_fit(run):
     with pytest.raises(TaskError, match="do not fit the task's model: size mismatch for weight"):
         fit_weights(torch.nn.Linear(4, 2), read_weights(run), "run x")
     with pytest.raises(TaskError, match="Missing key"):
-        fit_weights(torch.nn.Linear(3, 2), Weights({}, "best", None), "run x")
+        fit_weights(torch.nn.Linear(3, 2), Weights({}, "best", 0), "run x")

@@ -58,3 +58,12 @@ class NoiseScale:
         if self.num_updates < MIN_UPDATES or self._signal <= 0.0 or self._noise <= 0.0:
             return None
         return self._noise / self._signal
+
+    def state(self) -> dict[str, float]:
+        """What a checkpoint needs to go on: plain numbers."""
+        return {"noise": self._noise, "signal": self._signal, "num_updates": self.num_updates}
+
+    def restore(self, state: dict[str, float]) -> None:
+        """Go on from `state()`."""
+        self._noise, self._signal = float(state["noise"]), float(state["signal"])
+        self.num_updates = int(state["num_updates"])

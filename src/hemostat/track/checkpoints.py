@@ -159,6 +159,10 @@ class Checkpoints:
         """
         return read_manifest(path)
 
+    def trouble(self, path: Path) -> str:
+        """What is wrong with a published checkpoint, naming the file; empty when every byte is as it was written."""
+        return checkpoint_trouble(path)
+
     def last_whole(self) -> tuple[Path | None, list[str]]:
         """The newest checkpoint whose bytes are all as written, and what is wrong with each newer one."""
         troubles: list[str] = []

@@ -84,3 +84,13 @@ def last_position(run_dir: Path) -> tuple[int, int] | None:
             best = max(best or (0, 0), (line.step, line.samples), key=lambda pair: pair[1])
             break
     return best
+
+
+def seconds_after(run_dir: Path, samples: int) -> float:
+    """Seconds between rank 0's last line at most at `samples` and its last line of all; never below 0."""
+    at = end = 0.0
+    for line in read_lines(run_dir / "metrics.0.jsonl"):
+        if line.samples <= samples:
+            at = line.time
+        end = line.time
+    return max(0.0, end - at) if at else 0.0

@@ -15,7 +15,7 @@ from hemostat.track.exits import read_exit
 from hemostat.track.files import read_json
 from hemostat.track.fingerprint import Fingerprint
 from hemostat.track.fingerprint_files import read_fingerprint, write_fingerprint
-from hemostat.track.metrics import last_position, metric_files, metric_names, read_metric
+from hemostat.track.metrics import last_position, metric_files, metric_names, read_metric, seconds_after
 from hemostat.track.samples import Sample, read_samples, write_sample
 
 # a run that has written nothing for this long is not called running any more
@@ -96,6 +96,10 @@ class RunRecord:
     def position(self) -> tuple[int, int] | None:
         """Last recorded (step, samples)."""
         return last_position(self.path)
+
+    def seconds_after(self, samples: int) -> float:
+        """Seconds between the last recorded line at most at `samples` and the last one of all; never below 0."""
+        return seconds_after(self.path, samples)
 
     def metrics(self, name: str) -> list[tuple[int, int, float]]:
         """Read one metric as (step, samples, value), merged over ranks, in order of samples."""

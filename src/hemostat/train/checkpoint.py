@@ -1,35 +1,151 @@
-"""Weights on disk: written to a temporary name, then renamed, so that a reader never sees half a file."""
+"""`Saver`: writes checkpoints on all ranks, in the background where that pays, and publishes those that are whole."""
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import torch
 
 from hemostat.errors import RecordError
+from hemostat.track import Checkpoints
+from hemostat.train.process import World
+from hemostat.train.tensor_files import files_of_rank, write_tensors
+
+# below this a copy of the tensors and a hop to a thread cost more than the disk does (measured, docs/log.md)
+BACKGROUND_BYTES = 16 * 1024**2
+SHARED_FILE = "state.json"
 
 
-def save_weights(model: torch.nn.Module, path: Path) -> None:
-    """Write a model's state dict; read it back with `torch.load(path, weights_only=True)`.
+class State(NamedTuple):
+    """What a checkpoint holds.
+
+    Attributes:
+        tensors: by name; the same on all ranks, but for those of one rank only.
+        shared: plain values that are equal on all ranks.
+        own: plain values of this rank.
+    """
+
+    tensors: dict[str, torch.Tensor]
+    shared: dict[str, Any]
+    own: dict[str, Any]
+
+
+def own_file(rank: int) -> str:
+    """Name of the file that holds `State.own` of a rank."""
+    return f"rank.{rank}.json"
+
+
+class Saver:
+    """Writes one checkpoint at a time; the same calls must be made on all ranks.
 
     Args:
-        model: unwrapped module.
-        path: target file; its folder is made.
-
-    Raises:
-        RecordError: the disk refused; nothing is left at `path` but what was there before.
+        world: the ranks; a group of their own is made for the background.
+        run_dir: the run directory.
+        keep: newest checkpoints that rotation leaves, beside the best.
     """
-    temporary = path.with_suffix(f"{path.suffix}.{os.getpid()}.tmp")
+
+    def __init__(self, world: World, run_dir: Path, keep: int) -> None:
+        self._world = world.beside()
+        self._checkpoints = Checkpoints(run_dir)
+        self._keep = keep
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="checkpoint")
+        self._pending: Future[None] | None = None
+
+    def save(self, state: State, *, best: bool) -> None:
+        """Save a state; a large one is copied and written while training goes on.
+
+        Args:
+            state: of this rank.
+            best: it has the best metric so far.
+
+        Raises:
+            RecordError: this or the save before it failed, on whichever rank; what was published stays.
+        """
+        self.wait()
+        size = sum(tensor.numel() * tensor.element_size() for tensor in state.tensors.values())
+        if size < BACKGROUND_BYTES:
+            self._write(state, best)
+            return
+        copies = {name: tensor.detach().to("cpu", copy=True) for name, tensor in state.tensors.items()}
+        self._pending = self._pool.submit(self._write, state._replace(tensors=copies), best)
+
+    def wait(self) -> None:
+        """Wait until nothing is being written.
+
+        Raises:
+            RecordError: it failed.
+        """
+        pending, self._pending = self._pending, None
+        if pending is not None:
+            pending.result()
+
+    def close(self) -> None:
+        """Wait, whatever comes of it, and end the thread."""
+        self._pool.shutdown(wait=True)
+
+    def _write(self, state: State, best: bool) -> None:
+        step, samples = int(state.shared["step"]), int(state.shared["samples"])
+        half = self._checkpoints.temporary(step)
+        self._together(lambda: self._checkpoints.begin(step) if self._world.rank == 0 else None, half)
+        described = self._together(lambda: self._write_own(state, half), half)
+        files = {name: entry for part in described for name, entry in part.items()}
+        self._together(lambda: self._publish(half, step, samples, files, best), half)
+
+    def _write_own(self, state: State, half: Path) -> dict[str, Any]:
+        rank = self._world.rank
+        write_tensors(state.tensors, half, self._world.group)
+        texts = {own_file(rank): state.own} | ({SHARED_FILE: state.shared} if rank == 0 else {})
+        for name, values in texts.items():
+            _write_text(half / name, json.dumps(values))
+        return self._checkpoints.describe(half, [*files_of_rank(half, rank), *texts])
+
+    def _publish(self, half: Path, step: int, samples: int, files: dict[str, Any], best: bool) -> None:
+        if self._world.rank != 0:
+            return
+        path = self._checkpoints.publish(
+            half, step=step, samples=samples, num_ranks=self._world.num_ranks, files=files
+        )
+        if best:
+            self._checkpoints.mark_best(path)
+        self._checkpoints.rotate(self._keep)
+
+    def _together(self, work: Callable[[], Any], half: Path) -> list[Any]:
+        """Do a part on every rank, then let all raise if one could not: none is left waiting for it."""
+        trouble: str = ""
+        result: Any = None
+        try:
+            result = work()
+        except RecordError as error:
+            trouble = str(error)
+        answers = [
+            json.loads(text) for text in self._world.gather(json.dumps([trouble, result], default=str))
+        ]
+        failed = next((text for text, _ in answers if text), "")
+        if failed:
+            if self._world.rank == 0:
+                shutil.rmtree(half, ignore_errors=True)
+            raise RecordError(f"the checkpoint was not saved: {failed}{self._way_back()}")
+        return [answer for _, answer in answers]
+
+    def _way_back(self) -> str:
+        published = self._checkpoints.published()
+        if not published:
+            return ""
+        run = self._checkpoints.root.parent.name
+        return f" {published[-1].name} is whole; go on from it: hemostat train --resume {run}"
+
+
+def _write_text(path: Path, text: str) -> None:
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with temporary.open("wb") as file:
-            torch.save({name: tensor.detach().cpu() for name, tensor in model.state_dict().items()}, file)
+        with path.open("w", encoding="ascii") as file:
+            file.write(text)
             file.flush()
             os.fsync(file.fileno())
-        temporary.replace(path)
-    except (OSError, RuntimeError) as error:
-        temporary.unlink(missing_ok=True)
-        raise RecordError(
-            f"cannot save weights to {path}: {error}. Free some space, or set train.save=false."
-        ) from None
+    except OSError as error:
+        raise RecordError(f"{path} cannot be written: {error.strerror or error}") from None

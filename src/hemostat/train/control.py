@@ -3,14 +3,40 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
+from hemostat.errors import BudgetStop, GuardStop, HemostatError, Interrupted
 from hemostat.track import control
 from hemostat.train.interrupt import Interrupt
 from hemostat.train.process import World
 
 LOOK_EVERY_S = 0.5
+
+
+class Stop(NamedTuple):
+    """Why a run is to end before its length.
+
+    Attributes:
+        reason: one sentence.
+        status: exit status that the run ends with; 0 for an end that somebody asked for.
+    """
+
+    reason: str
+    status: int = 0
+
+    def error(self, more: str = "") -> HemostatError | None:
+        """What the command ends with; None for status 0.
+
+        Args:
+            more: added to the reason, such as where the state was saved.
+        """
+        kinds: dict[int, type[HemostatError]] = {4: GuardStop, 5: BudgetStop, 75: Interrupted}
+        return kinds[self.status](self.reason + more) if self.status else None
+
+
+Asker = Callable[[int], Stop | None]
 
 
 class Vote(NamedTuple):
@@ -20,13 +46,15 @@ class Vote(NamedTuple):
         loss_sum: over the window and all ranks.
         num_items: terms of that sum.
         part_square: squared gradient norms of the ranks, summed.
-        stop_reason: one sentence if the run is to end, else empty.
+        save: rank 0's clock says that a checkpoint is due.
+        stop: set if the run is to end.
     """
 
     loss_sum: float
     num_items: float
     part_square: float
-    stop_reason: str
+    save: bool
+    stop: Stop | None
 
 
 class ControlVote:
@@ -35,18 +63,20 @@ class ControlVote:
     Args:
         world: the ranks; one alone asks nobody.
         run_dir: where control.json may appear; None when nothing is recorded.
+        save_every_s: longest time between two checkpoints; None never asks for one.
 
     Attributes:
-        interrupted: a signal ended the run.
+        askers: asked on rank 0 at each step with the position in samples; the first that answers stops the run.
     """
 
-    def __init__(self, world: World, run_dir: Path | None) -> None:
+    def __init__(self, world: World, run_dir: Path | None, save_every_s: float | None = None) -> None:
         self._world = world
-        self._run_dir = run_dir if world.rank == 0 else None
-        self._next_look_s = 0.0
-        self._wish = control(run_dir) if run_dir is not None else None
+        self._save_every_s = save_every_s if world.rank == 0 else None
+        self._next_save_s = time.monotonic() + (save_every_s or 0.0)
         self.interrupt = Interrupt()
-        self.interrupted = False
+        self.askers: list[Asker] = []
+        if run_dir is not None and world.rank == 0:
+            self.askers.append(_ControlFile(run_dir).ask)
 
     def vote(self, loss_sum: float, count: float, part_square: float, *, samples: int) -> Vote:
         """Pool one step.
@@ -57,22 +87,37 @@ class ControlVote:
             part_square: this rank's, see `NoiseMeter`.
             samples: position of the run; control.json names positions.
         """
-        signalled = float(bool(self.interrupt.name))
-        asked = float(self._asked_to_stop(samples))
+        signalled, save = float(bool(self.interrupt.name)), float(self._save_is_due())
+        mine = next((stop for ask in self.askers if (stop := ask(samples)) is not None), None)
+        asked, status = float(mine is not None), float(mine.status if mine else 0)
         if self._world.num_ranks > 1:
-            mine = [loss_sum, count, part_square, signalled, asked]
-            loss_sum, count, part_square, signalled, asked = self._world.sum(mine)
-        reason = f"control.json asked for it at {samples} samples" if asked else ""
+            wishes = [loss_sum, count, part_square, save, signalled, asked, status]
+            loss_sum, count, part_square, save, signalled, asked, status = self._world.sum(wishes)
+        stop = (mine or Stop(f"rank 0 asked for it at {samples} samples", int(status))) if asked else None
         if signalled:
-            self.interrupted = True
-            reason = f"{self.interrupt.name or 'a signal on another rank'} at {samples} samples"
-        return Vote(loss_sum, count, part_square, reason)
+            name = self.interrupt.name or "a signal on another rank"
+            stop = Stop(f"{name} at {samples} samples", Interrupted.exit_status)
+        return Vote(loss_sum, count, part_square, bool(save), stop)
 
-    def _asked_to_stop(self, samples: int) -> bool:
-        if self._run_dir is None or self._wish is None:
-            return False
+    def saved(self) -> None:
+        """A checkpoint was written: the next one is due a full interval from now."""
+        self._next_save_s = time.monotonic() + (self._save_every_s or 0.0)
+
+    def _save_is_due(self) -> bool:
+        return self._save_every_s is not None and time.monotonic() >= self._next_save_s
+
+
+class _ControlFile:
+    """Looks at control.json now and then."""
+
+    def __init__(self, run_dir: Path) -> None:
+        self._run_dir = run_dir
+        self._next_look_s = 0.0
+        self._wish = control(run_dir)
+
+    def ask(self, samples: int) -> Stop | None:
         now_s = time.monotonic()
         if now_s >= self._next_look_s:
             self._next_look_s = now_s + LOOK_EVERY_S
             self._wish = control(self._run_dir)
-        return self._wish.due(samples)
+        return Stop(f"control.json asked for it at {samples} samples") if self._wish.due(samples) else None

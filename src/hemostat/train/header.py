@@ -10,7 +10,7 @@ import torch
 from hemostat.config import to_plain
 from hemostat.errors import UsageError
 from hemostat.recipe import Recipe
-from hemostat.task import call, hyper_parameters
+from hemostat.task import Task, call, hyper_parameters
 from hemostat.track import collect_provenance, fingerprint
 from hemostat.train.data_watch import DataWatch
 from hemostat.train.process import World
@@ -20,8 +20,21 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from hemostat.data import Source
-    from hemostat.task import LoadedTask, Task
+    from hemostat.task import LoadedTask
+    from hemostat.train.session import Session
     from hemostat.train.settings import TrainSettings
+
+
+def session_header(session: Session) -> dict[str, Any]:
+    """All that run.json says of a session before its first step."""
+    described = {"data": hash_data(Task(), session.source)} if session.describes_data else {}
+    return {
+        **run_header(session.origin, session.settings, session.recipe),
+        "hardware": hardware(session.world) | {"usd_per_hour": session.usd_per_hour},
+        "precision": session.precision.name,
+        **described,
+        **({"attempts": session.attempts} if session.attempts else {}),
+    }
 
 
 def hardware(world: World) -> dict[str, Any]:

@@ -13,8 +13,6 @@ from hemostat.data import EvalLoader, Source
 from hemostat.errors import (
     FieldError,
     GuardStop,
-    Interrupted,
-    RankFailureError,
     TaskError,
     UnknownNameError,
 )
@@ -40,6 +38,8 @@ from hemostat.train.samples import Samples
 from hemostat.train.self_check import self_check
 from hemostat.train.session import Session
 from hemostat.train.settings import TrainSettings
+from hemostat.train.undone import undone
+from hemostat.train.update import Step
 
 
 def train(loaded: LoadedTask, devices: Devices, settings: TrainSettings) -> Session:
@@ -95,7 +95,6 @@ class Trainer:
         self.session = session
         self.door = door
         self.val_data = val_data
-        self._evaluated_step = 0
         self._samples = Samples(door.task, session.record.path if session.world.rank == 0 else None)
 
     def run(self) -> None:
@@ -111,29 +110,39 @@ class Trainer:
             if finding.severity > Severity.INFO:
                 progress.say(f"note {finding.code}: {finding.message} {finding.fix}".rstrip())
         if session.settings.self_check:
-            self._check_loss(progress)
+            with undone(dp.unwrap(session.model), session.updater.params, session.world.device):
+                self._check_loss(progress)
         try:
-            self._steps(progress)
-            if (
-                session.last
-                and not session.control.interrupted
-                and session.last.number != self._evaluated_step
-            ):
+            if session.last and self._is_due(session.last):
+                self._evaluate(progress)  # the run was stopped before it could
+            if session.stop is None:
+                self._steps(progress)
+            ends_by_itself = session.stop is None or session.stop.status == 0
+            if session.last and ends_by_itself and session.last.number != session.judged_step:
                 self._evaluate(progress)
         finally:
             progress.close()
-        if session.last and not session.applied_steps and not session.control.interrupted:
+        stopped = None if session.stop is None else session.stop.error(self._where_saved())
+        if session.last and not session.applied_steps and stopped is None:
             raise GuardStop(
                 f"none of the {session.last.number} steps was applied: the loss counted nothing or was never finite. "
                 "Look at the count that loss() returns."
             )
-        self.session.save("last")
-        if session.control.interrupted:
-            if not session.saves:
-                raise RankFailureError(
-                    f"stopped by {session.stop_reason}; nothing was saved, as train.save or record is off"
-                )
-            raise Interrupted(f"stopped by {session.stop_reason}; the weights are in {session.record.path}")
+        session.save()
+        if stopped is not None:
+            raise stopped
+
+    def _where_saved(self) -> str:
+        """How to go on, after a stop that is not the end."""
+        session = self.session
+        if not session.saves or session.record.path is None:
+            return "; nothing was saved, as train.save or record is off"
+        return f"; saved, go on with: hemostat train --resume {session.record.path.name}"
+
+    def _is_due(self, last: Step) -> bool:
+        """The model is to be judged at this step and has not been."""
+        every = self.session.recipe.eval_every_steps
+        return last.number % every == 0 and last.number != self.session.judged_step
 
     def _check_loss(self, progress: Progress) -> None:
         session = self.session
@@ -153,24 +162,23 @@ class Trainer:
 
     def _steps(self, progress: Progress) -> None:
         session, door = self.session, self.door
-        every, kept = session.recipe.eval_every_steps, session.recipe.checkpoint_every_steps
+        kept = session.recipe.checkpoint_every_steps
         for batch in session.steps():
             with session.autocast():
                 loss = door.compute(session.model, batch)
             session.backward(loss.sum, loss.count)
             if session.at_window_end and session.last is not None:
                 progress.update(session.last)
-                if session.last.number % every == 0 and not session.stop_reason:
+                if self._is_due(session.last) and session.stop is None:
                     self._evaluate(progress)
                 if kept and session.last.number % kept == 0:
-                    self.session.save("last")
+                    session.save()
 
     def _evaluate(self, progress: Progress) -> None:
         session = self.session
         last = session.last
         if self.val_data is None or last is None:
             return
-        self._evaluated_step = last.number
         self._samples.begin(last.number)
         if self.val_data.num_samples < session.world.num_ranks:
             self._meet_metrics(self.val_data)
@@ -187,7 +195,7 @@ class Trainer:
         verdict = session.judge(values[monitor])
         if verdict.improved:
             progress.best = f"best {monitor} {values[monitor]:.4f}"
-            self.session.save("best")
+            session.save("best")
         shown = "  ".join(f"{name} {value:.4f}" for name, value in values.items())
         progress.say(f"step {last.number}: {shown}{'  ' + verdict.why if verdict.why else ''}")
         if self._samples.trouble:

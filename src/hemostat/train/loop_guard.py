@@ -9,6 +9,7 @@ import torch
 
 from hemostat.errors import TaskError
 from hemostat.recipe import Base
+from hemostat.train.process import World
 
 
 def check_given(model: Any, optimizer: Any, base: Any) -> None:
@@ -19,6 +20,8 @@ def check_given(model: Any, optimizer: Any, base: Any) -> None:
     """
     if not isinstance(model, torch.nn.Module):
         raise TaskError(f"model is {_named(model)}. Give a torch.nn.Module object.")
+    if not any(param.requires_grad for param in model.parameters()):
+        raise TaskError("the model has no parameter that requires a gradient. Nothing can be trained.")
     if not isinstance(base, Base):
         raise TaskError(f"base is {_named(base)}. Give hemostat.Base(lr=..., tuned_batch=..., epochs=...).")
     if optimizer is None:
@@ -32,6 +35,20 @@ def check_given(model: Any, optimizer: Any, base: Any) -> None:
     if not any(id(param) in mine for group in optimizer.param_groups for param in group["params"]):
         raise TaskError(
             "optimizer holds no parameter of the model: nothing would be trained. Build it over model.parameters()."
+        )
+
+
+def check_same_size(world: World, num_samples: int) -> None:
+    """Refuse data of unlike sizes, with which ranks would draw unlike windows; on all ranks alike.
+
+    Raises:
+        TaskError: the numbers differ.
+    """
+    differs = num_samples != int(world.from_rank_zero(str(num_samples)))
+    if world.sum([float(differs)])[0]:
+        raise TaskError(
+            f"train_data has {num_samples} samples on rank {world.rank} and another number elsewhere. "
+            "Every rank must build the same data set; hemostat shares it out."
         )
 
 

@@ -85,3 +85,11 @@ class NoiseMeter:
     def critical_batch(self) -> float | None:
         """See `NoiseScale.critical_batch`."""
         return self._scale.critical_batch
+
+    def state(self) -> dict[str, float]:
+        """What a checkpoint needs to go on."""
+        return self._scale.state()
+
+    def restore(self, state: dict[str, float]) -> None:
+        """Go on from `state()`."""
+        self._scale.restore(state)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
 from hemostat.data import TrainLoader
+from hemostat.findings import Finding
+
+if TYPE_CHECKING:
+    from hemostat.train.session import Session
 
 Status = Literal["ended", "stopped", "left", "failed"]
 
@@ -35,6 +39,7 @@ class Outcome(msgspec.Struct, kw_only=True):
         feed_hint: the one thing to try next where the run was input-bound, else "".
         critical_batch: gradient noise scale in samples, where it could be measured.
         usd: money spent in `train_s`; None without a price.
+        findings: what the guards found on the way.
     """
 
     reason: str = ""
@@ -56,6 +61,29 @@ class Outcome(msgspec.Struct, kw_only=True):
     feed_hint: str = ""
     critical_batch: float | None = None
     usd: float | None = None
+    findings: list[Finding] = []
+
+    def conclude(self, session: Session, error: BaseException | None) -> None:
+        """Fill in what is known at the end of a session.
+
+        Args:
+            session: after its last step.
+            error: what ended it, if anything did.
+        """
+        last = session.last
+        self.steps, self.samples = (last.number, last.samples) if last else (0, 0)
+        ended = self.samples >= session.recipe.total_samples
+        self.reason = session.stop_reason or ("the run reached its end" if ended else "the loop was left")
+        self.status = "stopped" if session.stop else "ended" if ended else "left"
+        if error is not None:
+            self.reason = str(error) or type(error).__name__
+            self.status = "stopped" if session.stop else "failed"
+        self.skipped_steps = session.skipped_steps
+        self.train_s = session.elapsed_s()
+        self.count_waits(session.loader)
+        self.critical_batch = session.noise.critical_batch
+        if session.usd_per_hour is not None:
+            self.usd = session.usd_per_hour * self.train_s / 3600
 
     def count_waits(self, loader: TrainLoader) -> None:
         """Take over how long this rank waited for data, and what to do about it; `train_s` must be known."""

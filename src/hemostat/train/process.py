@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import datetime
 import os
 import random
@@ -136,6 +137,32 @@ class World:
         box = [text]
         self._guarded(partial(dist.broadcast_object_list, box, src=source, group=self._control))
         return box[0]
+
+    def gather(self, text: str) -> list[str]:
+        """Every rank's text, on every rank, in rank order.
+
+        Raises:
+            RankFailureError: a rank left or did not answer.
+        """
+        if self._control is None:
+            return [text]
+        box: list[Any] = [None] * self.num_ranks
+        self._guarded(partial(dist.all_gather_object, box, text, group=self._control))
+        return box
+
+    def beside(self) -> World:
+        """The same ranks on a group of their own, for a thread; all ranks must ask for it together."""
+        other = copy.copy(self)
+        other._owns_group = False
+        if self._control is not None:
+            timeout = datetime.timedelta(seconds=CONTROL_TIMEOUT_S)
+            other._control = dist.new_group(backend="gloo", timeout=timeout)
+        return other
+
+    @property
+    def group(self) -> dist.ProcessGroup | None:
+        """The gloo group of all ranks that carries decisions; None for one rank."""
+        return self._control
 
     def average_(self, tensors: Sequence[torch.Tensor]) -> None:
         """Replace each floating tensor by its mean over the ranks, in place."""

@@ -62,9 +62,18 @@ class Record:
         if world.sum([float(bool(trouble))])[0] > 0:
             raise RecordError(trouble or f"another rank could not write {self.path}")
 
-    def old_header(self) -> dict[str, Any]:
-        """What run.json says so far; empty without a record."""
-        return {} if self.path is None else dict(RunRecord(self.path).header)
+    def spent_s(self, samples: int, spent_s: float) -> float:
+        """Training time of the attempts so far, with what came after the checkpoint and was lost.
+
+        Args:
+            samples: where the checkpoint is.
+            spent_s: training time up to it.
+        """
+        if self.path is None:
+            return spent_s
+        record = RunRecord(self.path)
+        summed = record.header.get("summary", {}).get("train_s", 0.0)
+        return max(float(summed), spent_s + record.seconds_after(samples))
 
     def header(self, fields: Callable[[], Mapping[str, Any]]) -> None:
         """Add fields to run.json; on ranks above 0 they are not even computed.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import random
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final
@@ -15,6 +14,7 @@ from torch import Tensor
 from hemostat.data import Source, TrainLoader, Workers
 from hemostat.train.guards import same_leaves
 from hemostat.train.process import seed_everything
+from hemostat.train.rng import rng_state, set_rng_state
 from hemostat.train.session import Session
 
 READ_TWICE: Final = 8  # a flip at p = 0.5 is missed once in 2^8 = 256 starts
@@ -93,12 +93,8 @@ def _one_by_one(source: Source, indices: Tensor) -> Any:
 @contextmanager
 def generators_kept(device: torch.device) -> Iterator[None]:
     """Restore the states of random, numpy.random and torch, that of an accelerator too."""
-    import numpy as np
-
-    plain, arrays = random.getstate(), np.random.get_state()
+    before = rng_state(device)
     try:
-        with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
-            yield
+        yield
     finally:
-        random.setstate(plain)
-        np.random.set_state(arrays)
+        set_rng_state(before, device)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 import torch
 
+from hemostat.data import Feed
 from hemostat.errors import FieldError
 from hemostat.recipe import Base, Devices, Recipe, Stopper, convert
 from hemostat.train.process import World
@@ -89,3 +90,15 @@ def find_price(settings: TrainSettings) -> float | None:
     from hemostat.plan import price_usd_per_hour
 
     return price_usd_per_hour(settings.instance).usd_per_hour
+
+
+def feed_of(recipe: Recipe, world: World, seed: int) -> Feed:
+    """What this rank is fed under a recipe."""
+    return Feed(
+        seed=seed,
+        global_batch=recipe.global_batch,
+        accumulation=recipe.accumulation,
+        rank=world.rank,
+        num_ranks=world.num_ranks,
+        total_samples=recipe.total_samples,
+    )

@@ -123,7 +123,7 @@ def _all_ranks(session: Session, compute: Compute, source: Source) -> dict[str, 
         with dp.accumulating(session.model, micro.last):
             loss_sum, count = compute(session.model, to_device(micro.data, world.device))
             session.accumulate(loss_sum, count, micro)
-    _, count = world.sum(session.drain())
+    _, count = world.sum(session.window_loss.drain())
     factor = _window(session) / count if count else 0.0
     model = dp.unwrap(session.model)
     return {name: param.grad * factor for name, param in model.named_parameters() if param.grad is not None}

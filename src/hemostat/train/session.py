@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+import warnings
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -13,16 +14,16 @@ from typing import Any
 import msgspec
 import torch
 
-from hemostat.data import EvalLoader, Feed, MicroBatch, Source, TrainLoader
-from hemostat.errors import GuardStop, RankFailureError, RecordError, TaskError
+from hemostat.data import EvalLoader, MicroBatch, Source, TrainLoader
+from hemostat.errors import HemostatWarning, RecordError, TaskError
+from hemostat.findings import Finding, Severity
 from hemostat.recipe import Base, Devices, Verdict
-from hemostat.task import Task, to_device
-from hemostat.train.checkpoint import save_weights
-from hemostat.train.control import ControlVote
+from hemostat.task import to_device
+from hemostat.train.checkpoint import Saver
+from hemostat.train.control import ControlVote, Stop
 from hemostat.train.evaluate import Measure, evaluate
-from hemostat.train.guards import nonfinite_samples
-from hemostat.train.header import data_fingerprint, hardware, run_header
-from hemostat.train.loop_guard import LoopGuard, check_given
+from hemostat.train.header import session_header
+from hemostat.train.loop_guard import LoopGuard, check_given, check_same_size
 from hemostat.train.noise import NoiseMeter
 from hemostat.train.outcome import Outcome
 from hemostat.train.own_optimizer import fill_base, warn_of_batch
@@ -30,10 +31,14 @@ from hemostat.train.parallel import dp
 from hemostat.train.precision import Precision
 from hemostat.train.process import World, seed_everything
 from hemostat.train.record import Record
-from hemostat.train.resolve import find_price, new_stopper, optimizer_settings, resolve_recipe
+from hemostat.train.resolve import feed_of, find_price, new_stopper, optimizer_settings, resolve_recipe
+from hemostat.train.resume import resume
 from hemostat.train.settings import TrainSettings
+from hemostat.train.skips import Skips
+from hemostat.train.state import capture
 from hemostat.train.update import Step, Updater, build_optimizer
 from hemostat.train.weights import check_checkpoint
+from hemostat.train.window_loss import WindowLoss
 
 
 class Session:
@@ -55,7 +60,10 @@ class Session:
         origin: folder whose git commit is recorded; the trainer sets the task file's.
         describes_data: the digest of the training data is recorded; the trainer has the task's own.
         outcome: how the run ended; complete once the `with` block was left.
-        stop_reason: one sentence once the run is to end early, else empty.
+        stop: why the run is to end early, else None.
+        judged_step: where the monitored metric was judged last.
+        spent_before_s: training time of the attempts before a resume.
+        attempts: each resume with its time and checkpoint.
         at_window_end: the latest `backward` completed a step.
         usd_per_hour: price of all devices together; None where it is not known.
 
@@ -85,42 +93,45 @@ class Session:
         check_given(model, optimizer, base)
         self.settings = settings or TrainSettings()
         self.world = world or World.from_environment(self.settings.device)
-        self._source = train_data if isinstance(train_data, Source) else Source(train_data, "train_data")
-        warn_of_batch(self._source.declared_batch, base.tuned_batch)
+        self.source = train_data if isinstance(train_data, Source) else Source(train_data, "train_data")
+        warn_of_batch(self.source.declared_batch, base.tuned_batch)
         if optimizer is not None:
             base = fill_base(base, optimizer)
         if self.settings.precision is not None:
             base = msgspec.structs.replace(base, precision=self.settings.precision)
-        self._agree(self._source.num_samples)
-        self.recipe = resolve_recipe(base, devices or Devices(), self._source.num_samples, self.world)
+        check_same_size(self.world, self.source.num_samples)
+        self.recipe = resolve_recipe(base, devices or Devices(), self.source.num_samples, self.world)
         self.loader = self.new_loader()
         self.noise = NoiseMeter(self.world.num_ranks)
         self._guard = LoopGuard(self.world.num_ranks)
-        params = [param for param in model.parameters() if param.requires_grad]
-        if not params:
-            raise TaskError("the model has no parameter that requires a gradient. Nothing can be trained.")
         self._wrap(model.to(self.world.device), find_unused=False)
         self.precision = Precision(self.recipe.precision, self.world.device)
+        written_lr = self.recipe.lr if optimizer is None else base.lr
         if optimizer is None:
+            params = [param for param in model.parameters() if param.requires_grad]
             optimizer = build_optimizer(self.recipe.optimizer, params, optimizer_settings(self.recipe))
-            base_lr = self.recipe.lr
-        else:
-            base_lr = base.lr
-        self._updater = Updater(optimizer, self.precision, self.recipe.clip_norm, base_lr)
+        self.updater = Updater(optimizer, self.precision, self.recipe.clip_norm, written_lr)
         self.stopper = new_stopper(self.recipe)
         self.usd_per_hour = find_price(self.settings)
-        self.record = Record(self.world, self.settings.record)
-        self.control = ControlVote(self.world, self.record.path)
+        self.record = Record(self.world, self.settings.record, self.settings.resume)
+        self.control = ControlVote(self.world, self.record.path, self.settings.save_every_s)
+        self._saver: Saver | None = None
+        if self.saves and self.record.path is not None:
+            self._saver = Saver(self.world, self.record.path, self.settings.keep)
         # ranks draw dropout apart; the order of the data does not depend on this
         seed_everything(self.settings.seed + 1 + self.world.rank)
         self.last: Step | None = None
         self.applied_steps = 0
         self.skipped_steps = 0
-        self.stop_reason = ""
+        self.skips = Skips(self.world, self.source, self.settings.max_skips)
+        self.judged_step = 0
+        self.spent_before_s = 0.0
+        self.attempts: list[dict[str, Any]] = []
+        self.stop: Stop | None = None
         self.at_window_end = False
-        self._skips_in_a_row = 0
-        self._losses: list[Any] = []
-        self._counts: list[Any] = []
+        self._save_is_due = False
+        self._saved = (0, 0)
+        self.window_loss = WindowLoss()
         self._micro: MicroBatch | None = None
         self._schedule_lr = self.recipe.schedule.lr
         self.origin = Path.cwd()
@@ -133,26 +144,40 @@ class Session:
         if self._guard.open:
             return self
         self._guard.open = True
-        self._updater.refuse_other_steps()
-        self.record.header(self._header)
+        self.updater.refuse_other_steps()
         self.control.interrupt.install()
+        if self.record.resumes:
+            resume(self)
+        self.record.header(lambda: session_header(self))
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Write how the run ended and leave the process group."""
+        """Save where the run got to, write how it ended and leave the process group."""
         if not self._guard.open:
             return
         self._guard.open = False
-        self._updater.allow_other_steps()
+        self.updater.allow_other_steps()
         self.loader.close()
+        try:
+            if error is None:
+                self.save()
+                if self._saver is not None:
+                    self._saver.wait()
+        except RecordError as refused:
+            error = refused
+            raise
+        finally:
+            self._leave(error)
+
+    def _leave(self, error: BaseException | None) -> None:
+        if self._saver is not None:
+            self._saver.close()
         self.control.interrupt.remove()
-        self._conclude(error)
-        if error is None and self.control.interrupted:
-            error = RankFailureError(
-                self.stop_reason
-            )  # recorded, not raised: the loop ended as it was asked to
+        self.outcome.conclude(self, error)
+        if error is None and self.stop is not None:
+            error = self.stop.error()  # recorded, not raised: the loop ended as it was asked to
         try:
             self.record.header(lambda: {"summary": msgspec.to_builtins(self.outcome)})
             self.record.close(error)
@@ -183,7 +208,9 @@ class Session:
                 raise TaskError(
                     "a batch came back without session.backward(loss_sum, count). Call it once a batch."
                 )
-            if self.stop_reason:
+            if self.at_window_end and self._save_is_due:
+                self.save()
+            if self.stop is not None:
                 return
 
     @property
@@ -219,8 +246,8 @@ class Session:
         self.accumulate(loss_sum, count, micro)
         self._micro = None
         self.at_window_end = micro.last
-        self.noise.after_micro_batch(micro, self._updater.params)
-        self._guard.after_backward(self._updater.params, micro.last)
+        self.noise.after_micro_batch(micro, self.updater.params)
+        self._guard.after_backward(self.updater.params, micro.last)
         if micro.last:
             self._finish_window(micro)
 
@@ -229,25 +256,16 @@ class Session:
         weight = self.world.num_ranks / micro.window_samples if micro.num_samples else 0.0
         self.precision.backward(loss_sum * weight)
         if micro.num_samples:
-            self._losses.append(loss_sum.detach())
-            self._counts.append(count)
-
-    def drain(self) -> tuple[float, float]:
-        """This rank's loss sum and count of the window so far; both start again at 0."""
-        loss_sum = sum(map(float, self._losses))  # not fsum, which raises on infinities of both signs
-        count = sum(map(float, self._counts))
-        self._losses.clear()
-        self._counts.clear()
-        return loss_sum, count
+            self.window_loss.add(loss_sum.detach(), count)
 
     def _finish_window(self, micro: MicroBatch) -> None:
         part_square = self.noise.part_square(self.precision.loss_scale)
-        loss_sum, count, part_square, stop_reason = self.control.vote(
-            *self.drain(), part_square, samples=micro.position
+        loss_sum, count, part_square, self._save_is_due, stop = self.control.vote(
+            *self.window_loss.drain(), part_square, samples=micro.position
         )
         lr = self._schedule_lr(self.applied_steps) * self.stopper.lr_factor
         factor = micro.window_samples / count if count > 0 else 0.0
-        update = self._updater.apply(factor, lr)
+        update = self.updater.apply(factor, lr)
         number = self.last.number + 1 if self.last else 1
         loss = loss_sum / count if count else math.nan
         self.last = Step(number, micro.position, loss, lr, update.grad_norm, update.applied)
@@ -256,28 +274,29 @@ class Session:
         if update.applied:
             self.applied_steps += 1
             self.noise.update(part_square, update.grad_norm, micro.window_samples, factor)
-            self._skips_in_a_row = 0
+            self.skips.applied()
         else:
-            self._skipped(micro, loss_sum, count)
-        if stop_reason:
-            self.stop_reason = stop_reason
+            self.skipped_steps += 1
+            # fp16 looks for its scale by skipping; a window that counts nothing has nothing to learn from
+            searching = math.isfinite(loss_sum) and self.precision.loss_scale > 1.0
+            if not searching and count > 0:
+                self.skips.skipped(self.last, micro, self.loader.feed)
+        if stop is not None:
+            self.stop = stop
 
-    def _skipped(self, micro: MicroBatch, loss_sum: float, count: float) -> None:
-        self.skipped_steps += 1
-        if math.isfinite(loss_sum) and self.precision.loss_scale > 1.0:
-            return  # fp16 is still looking for its scale, which halves at each of these
-        if count <= 0:
-            return  # nothing was asked to be learnt in this window; not a fault
-        bad = nonfinite_samples(self._source, self.loader.feed, micro.position - micro.window_samples)
-        if self.world.sum([float(bool(bad))])[0] > 0:
-            what = f"sample {bad[0]} of train_data holds" if bad else "train_data on another rank holds"
-            raise TaskError(f"{what} NaN or infinity. Clean the data; a run on it cannot end well.")
-        self._skips_in_a_row += 1
-        if self._skips_in_a_row > self.settings.max_skips:
-            raise GuardStop(
-                f"loss or gradient was not finite in {self._skips_in_a_row} steps in a row, up to step "
-                f"{self.last.number if self.last else 0}. Lower lr, lengthen warmup_steps, or set clip_norm=1."
-            )
+    @property
+    def stop_reason(self) -> str:
+        """One sentence once the run is to end early, else empty."""
+        return self.stop.reason if self.stop is not None else ""
+
+    def heed(self, finding: Finding) -> None:
+        """Act on what a guard found, on all ranks alike: record it, say it, and stop the run if it is an error."""
+        self.outcome.findings.append(finding)
+        warnings.warn(
+            f"{finding.code}: {finding.message} {finding.fix}".rstrip(), HemostatWarning, stacklevel=2
+        )
+        if finding.severity is Severity.ERROR:
+            self.stop = Stop(f"{finding.message} {finding.fix}".rstrip(), status=4)
 
     def evaluate(self, data: Any, measure: Measure) -> dict[str, float]:
         """Judge the model on every row of a dataset once, pooled over all ranks.
@@ -306,10 +325,11 @@ class Session:
             value: the pooled metric, equal on all ranks.
         """
         verdict = self.stopper.update(value, self.applied_steps)
+        self.judged_step = self.last.number if self.last else 0
         if verdict.improved:
-            self.outcome.best, self.outcome.best_step = value, self.last.number if self.last else 0
+            self.outcome.best, self.outcome.best_step = value, self.judged_step
         if verdict.stop:
-            self.stop_reason = verdict.why
+            self.stop = Stop(verdict.why)
         return verdict
 
     def log(self, **values: float) -> None:
@@ -323,52 +343,29 @@ class Session:
         return self.settings.save and self.record.path is not None
 
     def save(self, name: str = "last") -> None:
-        """Keep the weights as the run's "best" or "last"; `hemostat evaluate`, `export` and `load` read them.
+        """Write a checkpoint: weights, optimizer, position, random numbers, and all that decides how the run goes on.
 
-        Call it on all ranks: their running statistics are averaged first. It does nothing unless `saves`.
+        Call it on all ranks. It does nothing unless `saves`, or when this step is saved already.
+
+        Args:
+            name: "best" marks it as such; `hemostat evaluate`, `export` and `load` read that one first.
 
         Raises:
             UsageError: another name.
             RecordError: the disk refused; what was saved before stays.
         """
         check_checkpoint(name)
-        model = dp.unwrap(self.model)
-        self.world.average_(list(model.buffers()))
-        if self.saves and self.record.path is not None and self.world.rank == 0:
-            save_weights(model, self.record.path / "checkpoints" / f"{name}.pt")
+        now = (self.last.number if self.last else 0, self.judged_step)
+        if self._saver is None or (now == self._saved and name == "last") or now[0] == 0:
+            return
+        self.record.flush()
+        self._saver.save(capture(self), best=name == "best")
+        self._saved, self._save_is_due = now, False
+        self.control.saved()
 
-    def _agree(self, num_samples: int) -> None:
-        """Refuse data of unlike sizes, with which ranks would draw unlike windows; on all ranks alike."""
-        differs = num_samples != int(self.world.from_rank_zero(str(num_samples)))
-        if self.world.sum([float(differs)])[0]:
-            raise TaskError(
-                f"train_data has {num_samples} samples on rank {self.world.rank} and another number elsewhere. "
-                "Every rank must build the same data set; hemostat shares it out."
-            )
-
-    def _header(self) -> dict[str, Any]:
-        return {
-            **run_header(self.origin, self.settings, self.recipe),
-            "hardware": hardware(self.world) | {"usd_per_hour": self.usd_per_hour},
-            "precision": self.precision.name,
-            **({"data": data_fingerprint(Task(), self._source)} if self.describes_data else {}),
-        }
-
-    def _conclude(self, error: BaseException | None) -> None:
-        outcome, last = self.outcome, self.last
-        outcome.steps, outcome.samples = (last.number, last.samples) if last else (0, 0)
-        ended = outcome.samples >= self.recipe.total_samples
-        outcome.reason = self.stop_reason or ("the run reached its end" if ended else "the loop was left")
-        outcome.status = "stopped" if self.stop_reason else "ended" if ended else "left"
-        if error is not None:
-            outcome.reason = str(error) or type(error).__name__
-            outcome.status = "stopped" if self.stop_reason else "failed"
-        outcome.skipped_steps = self.skipped_steps
-        outcome.train_s = time.perf_counter() - self.started_s if last else 0.0
-        outcome.count_waits(self.loader)
-        outcome.critical_batch = self.noise.critical_batch
-        if self.usd_per_hour is not None:
-            outcome.usd = self.usd_per_hour * outcome.train_s / 3600
+    def elapsed_s(self) -> float:
+        """Seconds that the run has trained, before a resume too."""
+        return self.spent_before_s + (time.perf_counter() - self.started_s if self.last else 0.0)
 
     def find_unused(self, found: bool) -> None:
         """Wrap again when some parameters get no gradient in some steps."""
@@ -378,18 +375,12 @@ class Session:
     def _wrap(self, model: torch.nn.Module, find_unused: bool) -> None:
         self.model = dp.wrap(model, self.world, find_unused)
         self.noise.watch(self.model)
+        dp.settle(self.model)
+        self.noise.part_square(1.0)  # of no step
         if self.model is not model:
             self._guard.watch(self.model)
 
-    def new_loader(self, **changes: int) -> TrainLoader:
-        """A loader of the training data from its start, as the recipe says but for `changes`."""
-        feed = Feed(
-            seed=self.settings.seed,
-            global_batch=self.recipe.global_batch,
-            accumulation=self.recipe.accumulation,
-            rank=self.world.rank,
-            num_ranks=self.world.num_ranks,
-            total_samples=self.recipe.total_samples,
-        )
-        changed = msgspec.structs.replace(feed, **changes)
-        return TrainLoader(self._source, changed, workers=self.settings.workers)
+    def new_loader(self, start_samples: int = 0) -> TrainLoader:
+        """A loader of the training data from `start_samples` on, as the recipe says."""
+        feed = feed_of(self.recipe, self.world, self.settings.seed)
+        return TrainLoader(self.source, feed, start_samples=start_samples, workers=self.settings.workers)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from hemostat.config import Config
 from hemostat.data import Workers
-from hemostat.errors import FieldError
+from hemostat.errors import FieldError, UnknownNameError
+
+DIFFERENCES = ("data", "optimizer")
 
 
 class TrainSettings(Config, frozen=True, kw_only=True):
@@ -22,7 +24,11 @@ class TrainSettings(Config, frozen=True, kw_only=True):
         instance: a name of the price table, such as "p4d.24xlarge".
         record: keep the run in `.hemostat/runs`.
         workers: who reads the data: the training thread, threads or processes; measured where left out.
-        save: write `checkpoints/best.pt` and `checkpoints/last.pt`.
+        save: write checkpoints.
+        save_every_s: longest time between two checkpoints, beside those of evaluations; None leaves it to those.
+        keep: newest checkpoints that are left on disk, beside the best one.
+        resume: a run to go on with: its id, the start of it, or "last".
+        resume_anyway: differences that do not keep a run from going on: "data", "optimizer".
     """
 
     seed: int = 0
@@ -37,12 +43,19 @@ class TrainSettings(Config, frozen=True, kw_only=True):
     record: bool = True
     workers: Workers = Workers()
     save: bool = True
+    save_every_s: float | None = 600.0
+    keep: int = 2
+    resume: str | None = None
+    resume_anyway: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Counts are counts."""
-        for name, least in (("num_threads", 1), ("max_skips", 0)):
+        for name, least in (("num_threads", 1), ("max_skips", 0), ("keep", 1), ("save_every_s", 0)):
             value = getattr(self, name)
             if value is not None and value < least:
                 raise FieldError(
                     f"train.{name}", value, f"must be {least} or more", "Leave it out for the default."
                 )
+        for name in self.resume_anyway:
+            if name not in DIFFERENCES:
+                raise UnknownNameError("train.resume_anyway", name, DIFFERENCES)

@@ -10,6 +10,7 @@ import torch
 from torch.utils.hooks import RemovableHandle
 
 from hemostat.errors import TaskError
+from hemostat.train.optimizer_state import plain_groups
 from hemostat.train.own_optimizer import written_lr
 from hemostat.train.precision import Precision
 
@@ -63,6 +64,7 @@ class Updater:
         self._precision = precision
         self._clip_norm = clip_norm
         self._ratios = [written_lr(group) / base_lr for group in optimizer.param_groups]
+        self.written = plain_groups(optimizer)
         self._stepping = False
         self._watch: RemovableHandle | None = None
         self.params = [param for group in optimizer.param_groups for param in group["params"]]

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import pickle
-import zipfile
-from pathlib import Path
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from hemostat.errors import RecordError, TaskError, UnknownNameError, UsageError
-from hemostat.track import RunRecord
+from hemostat.track import Checkpoints, RunRecord
 from hemostat.train.recorded_task import is_own_loop
+from hemostat.train.tensor_files import MODEL, read_tensors, tensor_shapes
 
 CHECKPOINTS = ("best", "last")
 
@@ -23,12 +21,12 @@ class Weights(NamedTuple):
     Attributes:
         state: on the CPU.
         name: "best" or "last".
-        step: where it was saved, as the run's summary says; None where it does not.
+        step: where it was saved.
     """
 
     state: dict[str, Tensor]
     name: str
-    step: int | None
+    step: int
 
 
 def check_checkpoint(name: str) -> None:
@@ -54,37 +52,37 @@ def read_weights(record: RunRecord, name: str | None = None) -> Weights:
     """
     if name is not None:
         check_checkpoint(name)
-    folder = record.path / "checkpoints"
-    chosen = name or ("best" if (folder / "best.pt").exists() else _without_best(record, folder))
-    path = folder / f"{chosen}.pt"
-    if not path.exists():
-        raise _missing(record, folder, chosen)
-    state = _read(path)
-    step = record.summary.get("best_step" if chosen == "best" else "steps")
-    return Weights(state, chosen, step if isinstance(step, int) else None)
+    checkpoints = Checkpoints(record.path)
+    best, published = checkpoints.best(), checkpoints.published()
+    chosen = name or ("best" if best or record.summary.get("best") is not None else "last")
+    path = best if chosen == "best" else (published[-1] if published else None)
+    if path is None:
+        raise _missing(record, checkpoints, chosen)
+    manifest, trouble = checkpoints.manifest(path), checkpoints.trouble(path)
+    if trouble:
+        raise RecordError(f"{path} is not whole: {trouble}. Train again, or choose another checkpoint.")
+    shapes = {key: shape for key, shape in tensor_shapes(path).items() if key.startswith(MODEL)}
+    tensors = {key: torch.empty(shape.size, dtype=shape.dtype) for key, shape in shapes.items()}
+    read_tensors(tensors, path)
+    return Weights({key.removeprefix(MODEL): value for key, value in tensors.items()}, chosen, manifest.step)
 
 
-def _without_best(record: RunRecord, folder: Path) -> str:
-    judged = record.summary.get("best") is not None or any(folder.glob("best.pt.*tmp"))
-    return "best" if judged else "last"
-
-
-def _missing(record: RunRecord, folder: Path, name: str) -> Exception:
-    torn = sorted(folder.glob(f"{name}.pt.*tmp"))
+def _missing(record: RunRecord, checkpoints: Checkpoints, name: str) -> Exception:
+    if checkpoints.published():
+        return UsageError(
+            f"run {record.id} has no best checkpoint (the run was never judged). Write --checkpoint last."
+        )
+    torn = sorted(checkpoints.root.glob(".step-*.tmp"))
     if torn:
         return RecordError(
-            f"run {record.id}: checkpoints/{name}.pt was being written when the run ended; "
-            f"{torn[0].name} is half of it. Train again, or choose another checkpoint."
+            f"run {record.id}: {torn[-1].name} was being written when the run ended and is half a checkpoint; there "
+            f"is no {name} one. Train again."
         )
-    there = [other for other in CHECKPOINTS if (folder / f"{other}.pt").exists()]
-    if there:
-        why = " (the run was never judged)" if name == "best" else " (the run did not end by itself)"
-        return UsageError(f"run {record.id} has no {name} checkpoint{why}. Write --checkpoint {there[0]}.")
     state = record.state
     if is_own_loop(record):
         return UsageError(
-            f"run {record.id} ({state}) came from a loop of your own, which saved no weights. Train again with "
-            f'session.save() at the end of the loop, or session.save("best") where it judges.'
+            f"run {record.id} ({state}) came from a loop of your own, which saved no weights. Train again without "
+            "TrainSettings(save=False)."
         )
     fix = (
         "It is still running: wait for its first evaluation."
@@ -92,32 +90,6 @@ def _missing(record: RunRecord, folder: Path, name: str) -> Exception:
         else "Train again without train.save=false, to its first evaluation."
     )
     return UsageError(f"run {record.id} ({state}) has no checkpoints. {fix}")
-
-
-def _read(path: Path) -> dict[str, Tensor]:
-    repair = "Train again, or choose another checkpoint."
-    try:
-        with zipfile.ZipFile(path) as archive:
-            broken = archive.testzip()  # torch.load does not look at the checksums
-        if broken is not None:
-            raise RecordError(f"{path} is damaged: the checksum of {broken} is wrong. {repair}")
-        state = torch.load(path, map_location="cpu", weights_only=True)
-    except zipfile.BadZipFile:
-        raise RecordError(f"{path} is not whole: its end is missing. {repair}") from None
-    except OSError as error:
-        raise RecordError(f"{path} cannot be read: {error.strerror or error}. {repair}") from None
-    except pickle.UnpicklingError:
-        raise RecordError(f"{path} cannot be read as weights: it holds more than tensors. {repair}") from None
-    except (RuntimeError, EOFError, ValueError) as error:
-        raise RecordError(
-            f"{path} cannot be read as weights: {str(error).splitlines()[0]}. {repair}"
-        ) from None
-    plain = isinstance(state, dict) and all(
-        isinstance(key, str) and isinstance(value, Tensor) for key, value in state.items()
-    )
-    if not plain:
-        raise RecordError(f"{path} holds something else than named tensors. Is it a checkpoint of hemostat?")
-    return dict(state)
 
 
 def fit_weights(model: nn.Module, weights: Weights, whose: str) -> None:

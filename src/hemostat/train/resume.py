@@ -1,0 +1,149 @@
+"""Going on from the last whole checkpoint of a run: on all ranks alike, with every difference said or refused."""
+
+from __future__ import annotations
+
+import json
+import time
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hemostat.config import to_plain
+from hemostat.errors import HemostatError, HemostatWarning, RecordError, UsageError
+from hemostat.track import Checkpoints
+from hemostat.train.checkpoint import SHARED_FILE, own_file
+from hemostat.train.optimizer_state import param_names, split_state
+from hemostat.train.parallel import dp
+from hemostat.train.state import fit_to_batch, put_back
+
+if TYPE_CHECKING:
+    from hemostat.train.session import Session
+
+MAX_CHANGES = 5
+
+
+def resume(session: Session) -> None:
+    """Set a fresh session to the newest whole checkpoint of its run.
+
+    Under the same number of ranks the run goes on bit for bit. Under another one every sample still comes once,
+    the rate and the patience follow the samples, and random numbers start anew.
+
+    Raises:
+        RecordError: there is no whole checkpoint, or it is of another model; raised on all ranks.
+        UsageError: the data or the optimizer are other ones, and `train.resume_anyway` does not name them.
+    """
+    world, run_dir = session.world, session.record.path
+    if run_dir is None:
+        return
+    found = _choose(run_dir) if world.rank == 0 else ""
+    name, troubles = json.loads(world.from_rank_zero(found))
+    for trouble in troubles:
+        _say(f"a checkpoint of run {run_dir.name} is not whole and was passed over: {trouble}")
+    if not name:
+        if (
+            session.settings.resume is None
+        ):  # the launcher restarts ranks that died before the first checkpoint
+            return
+        raise RecordError(
+            f"run {run_dir.name} has no whole checkpoint{'' if troubles else ' yet'}. Start it anew: "
+            "leave out --resume."
+        )
+    folder = Checkpoints(run_dir).root / name
+    refused: HemostatError | None = None
+    try:
+        changes = _go_on(session, folder)
+    except HemostatError as error:
+        refused = error
+    if world.sum([float(refused is not None)])[0]:
+        raise refused or RecordError(f"another rank could not go on from {folder}")
+    if session.last is not None and world.rank == 0:
+        shown = "; ".join(changes[:MAX_CHANGES]) + (" ..." if len(changes) > MAX_CHANGES else "")
+        _say(
+            f"run {run_dir.name} goes on at step {session.last.number} ({session.last.samples:,} samples)"
+            f"{': ' + shown if changes else ''}"
+        )
+
+
+def _choose(run_dir: Path) -> str:
+    path, troubles = Checkpoints(run_dir).last_whole()
+    return json.dumps([path.name if path else "", troubles])
+
+
+def _say(text: str) -> None:
+    warnings.warn(text, HemostatWarning, stacklevel=3)
+
+
+def _go_on(session: Session, folder: Path) -> list[str]:
+    shared = _read(folder / SHARED_FILE)
+    same_ranks = shared["feed"]["num_ranks"] == session.world.num_ranks
+    own = _read(folder / own_file(session.world.rank)) if same_ranks else None
+    changes = [*_refuse_other_data(session, shared), *_refuse_other_optimizer(session, shared)]
+    fitted = fit_to_batch(shared, session)
+    put_back(session, folder, fitted, own)
+    changes += _differences(shared, session)
+    session.attempts = [*shared["attempts"], _attempt(session, folder)]
+    return changes
+
+
+def _attempt(session: Session, folder: Path) -> dict[str, Any]:
+    return {"time": time.time(), "from": folder.name, "num_ranks": session.world.num_ranks}
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        value = json.loads(path.read_text(encoding="ascii"))
+    except (OSError, ValueError) as error:
+        raise RecordError(f"{path} cannot be read: {error}") from None
+    if not isinstance(value, dict):
+        raise RecordError(f"{path} is no state of a run")
+    return value
+
+
+def _refuse_other_data(session: Session, shared: dict[str, Any]) -> list[str]:
+    before, now = shared["num_samples"], session.loader.num_samples
+    if before == now:
+        return []
+    return _unless_told(
+        session,
+        "data",
+        f"train_data has {now:,} samples now and had {before:,}",
+        "the order of the samples changes",
+    )
+
+
+def _refuse_other_optimizer(session: Session, shared: dict[str, Any]) -> list[str]:
+    optimizer = session.updater.optimizer
+    before, now = shared["optimizer"]["class"], type(optimizer).__name__
+    if before == now:
+        return []
+    told = _unless_told(
+        session, "optimizer", f"the optimizer is {now} now and was {before}", "its state starts anew"
+    )
+    _, shared["optimizer"] = split_state(
+        optimizer, param_names(dp.unwrap(session.model), optimizer), session.updater.written
+    )
+    return told
+
+
+def _unless_told(session: Session, name: str, what: str, consequence: str) -> list[str]:
+    if name in session.settings.resume_anyway:
+        return [f"{what}, so {consequence}"]
+    raise UsageError(
+        f"{what}. Give what the run was trained with, or --set train.resume_anyway='[\"{name}\"]' ({consequence})."
+    )
+
+
+def _differences(shared: dict[str, Any], session: Session) -> list[str]:
+    """Settings that differ from those of the checkpoint, `name: before -> now`."""
+    before = {**shared["recipe"], **{name: shared["feed"][name] for name in ("num_ranks", "global_batch")}}
+    feed = to_plain(session.loader.feed)
+    now = {
+        **to_plain(session.recipe.settings()),
+        **{name: feed[name] for name in ("num_ranks", "global_batch")},
+    }
+    names = [*before, *(name for name in now if name not in before)]
+    return [
+        f"{name}: {before.get(name)} -> {now.get(name)}"
+        for name in names
+        if before.get(name) != now.get(name)
+    ]
