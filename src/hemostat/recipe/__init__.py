@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from hemostat.recipe import online
 from hemostat.recipe.batch import Devices
 from hemostat.recipe.convert import convert
 from hemostat.recipe.critical import BatchRun, fit_critical_batch
 from hemostat.recipe.length import convert_length
-from hemostat.recipe.noise import NoiseScale
 from hemostat.recipe.one_device import Base
 from hemostat.recipe.patience import Stopper, Verdict
 from hemostat.recipe.recipe import Recipe
@@ -17,7 +17,6 @@ __all__ = [
     "Base",
     "BatchRun",
     "Devices",
-    "NoiseScale",
     "Recipe",
     "Schedule",
     "Stopper",
@@ -25,5 +24,6 @@ __all__ = [
     "convert",
     "convert_length",
     "fit_critical_batch",
+    "online",
     "scale_lr",
 ]

@@ -7,7 +7,7 @@ import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 from hemostat.data import MicroBatch
-from hemostat.recipe import NoiseScale
+from hemostat.recipe import online
 from hemostat.train.update import total_norm
 
 
@@ -25,7 +25,7 @@ class NoiseMeter:
     def __init__(self, num_ranks: int) -> None:
         self._num_ranks = num_ranks
         self._squares: list[torch.Tensor] = []
-        self._scale = NoiseScale()
+        self._scale = online.NoiseScale()
         self._first: tuple[float, int] | None = None
         self._part_batch = 0
 
@@ -36,10 +36,16 @@ class NoiseMeter:
 
     def _hook(self, _: object, bucket):  # type: ignore[no-untyped-def]
         buffer = bucket.buffer()
-        self._squares.append(torch.linalg.vector_norm(buffer.detach(), dtype=torch.float64).square())
+        square = torch.linalg.vector_norm(buffer.detach(), dtype=torch.float64).square()
         buffer.div_(self._num_ranks)
         work = dist.all_reduce(buffer, async_op=True)
+        self._squares.append(square)  # last, as `num_reduced` counts what was sent
         return work.get_future().then(lambda done: done.value()[0])
+
+    @property
+    def num_reduced(self) -> int:
+        """Buckets that this rank has sent in this window."""
+        return len(self._squares)
 
     def after_micro_batch(self, micro: MicroBatch, params: list[torch.nn.Parameter]) -> None:
         """With one rank: remember the first micro-batch of a window of several."""

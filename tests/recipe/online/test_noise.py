@@ -2,7 +2,7 @@ import random
 
 import pytest
 
-from hemostat.recipe.noise import MIN_UPDATES, NoiseScale
+from hemostat.recipe.online.noise import MIN_UPDATES, NoiseScale
 
 
 def squares(rng: random.Random, signal: float, noise: float, batch: int, dim: int = 50) -> float:
