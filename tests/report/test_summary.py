@@ -68,9 +68,10 @@ def test_the_summary_is_read_in_a_minute(run):
     assert lines[6] == "stopped  step 100, 2 skipped: the run reached its end"
     assert (
         lines[7] == "time     1m15s; input-bound: 14 % of the run waited for data "
-        "(median 200.0 us, p99 310.0 ms, longest 1.2 s); cost $0.50"
+        "(median 200.0 us, p99 310.0 ms, longest 1.2 s)"
     )
-    assert lines[8].startswith("picture") and lines[9] == "next     hemostat runs show a-run --why"
+    assert lines[8] == "spent    cost $0.50" and lines[3].endswith("a-run/loss.png")
+    assert lines[9] == "next     hemostat runs show a-run --why"
 
 
 def test_an_input_bound_run_says_the_one_thing_to_do_next_and_stays_short(run):
@@ -87,11 +88,20 @@ def test_an_input_bound_run_says_the_one_thing_to_do_next_and_stays_short(run):
     )
 
 
+def test_the_bill_says_on_what_and_what_came_after_the_best_point(run):
+    spent = {"training": 79.8, "evaluation": 10.0, "checkpoints": 0.2, "data": 6.0, "start": 4.0, "lost": 0.0}
+    said = "spent    1m40s: training 80%, evaluation 10%, waiting for data 6%, start-up 4%; "
+    record = run(spent_s=100.0, spent=spent, after_best_s=25.0, usd_after_best=0.1)
+    assert f"{said}cost $0.50, $0.10 of it after the best point" in run_summary(record)
+    record = run_again(record, usd=None, spent_s=100.0, spent=spent, after_best_s=25.0)
+    assert f"{said}cost not known (--set train.usd_per_hour=3.2); 25.0 s after" in run_summary(record)
+
+
 def test_a_record_of_an_older_version_has_only_the_longest_wait(run):
     record = run()
     old = {name: value for name, value in SUMMARY.items() if name not in ("median_wait_s", "p99_wait_s")}
     update_run(record.path, summary=old)
-    assert "waited for data (longest 1.2 s);" in run_summary(load_run(record.path.parent, "a-run"))
+    assert "waited for data (longest 1.2 s)" in run_summary(load_run(record.path.parent, "a-run"))
 
 
 def test_baselines_stand_beside_the_best_value(run):

@@ -70,7 +70,7 @@ def test_a_task_is_trained_judged_saved_and_recorded(spec, tmp_path):
     outcome = train(load_task(spec, {}), Devices(), TrainSettings(usd_per_hour=36.0)).outcome
     assert (outcome.steps, outcome.samples, outcome.reason) == (40, 320, "the run reached its end")
     assert outcome.best < 0.05 and outcome.final["val_close"] > 0.3
-    assert outcome.usd == pytest.approx(outcome.train_s / 100)
+    assert outcome.usd == pytest.approx(outcome.spent_s / 100)
     record = load_run(tmp_path / ".hemostat" / "runs")
     assert record.summary["best"] == outcome.best
     judged = record.metrics("val_loss")

@@ -40,7 +40,7 @@ def test_a_plain_loop_leaves_a_complete_record(session, tmp_path):
     record, summary = recorded(tmp_path)
     assert (record.state, summary["status"]) == ("done", "ended")
     assert (summary["reason"], summary["steps"], summary["samples"]) == ("the run reached its end", 8, 32)
-    assert summary["usd"] == pytest.approx(summary["train_s"] * 0.002)
+    assert summary["usd"] == pytest.approx(summary["spent_s"] * 0.002)
     assert summary["waited"]
 
 

@@ -82,7 +82,9 @@ def _curve_lines(record: RunRecord) -> list[str]:
         return ["loss     nothing was recorded"]
     scale = math.log if min(finite) > 0 else float  # the first steps would flatten all the others
     drawn = curve([scale(value) if math.isfinite(value) else value for value in values], 56, CURVE_LINES)
+    picture = record.path / "loss.png"
     labels = [f"{max(finite):.4g} highest", *[""] * (CURVE_LINES - 2), f"{min(finite):.4g} lowest"]
+    labels[1] = f"picture {picture}" if picture.exists() else ""
     return [
         f"{'loss' if row == 0 else '':<8} {line} {label}"
         for row, (line, label) in enumerate(zip(drawn, labels, strict=True))
@@ -108,7 +110,12 @@ def _result_lines(record: RunRecord) -> list[str]:
         lines.append(f"stopped  step {summary['steps']}{skipped}: {summary['reason']}")
         usd = summary.get("usd")
         cost = "cost not known (--set train.usd_per_hour=3.2)" if usd is None else f"cost {format_usd(usd)}"
-        lines.append(f"time     {format_seconds(summary['train_s'])}; {_waited(summary)}; {cost}")
+        if summary.get("usd_after_best") is not None:
+            cost += f", {format_usd(summary['usd_after_best'])} of it after the best point"
+        elif summary.get("after_best_s") is not None:
+            cost += f"; {format_seconds(summary['after_best_s'])} after the best point"
+        lines.append(f"time     {format_seconds(summary['train_s'])}; {_waited(summary)}")
+        lines.append(f"spent    {_spent(summary)}{cost}")
     if summary.get("critical_batch") is not None:
         used = record.header.get("batch", {}).get("global_batch", "?")
         about = f"{float(summary['critical_batch']):.2g}"
@@ -116,9 +123,6 @@ def _result_lines(record: RunRecord) -> list[str]:
             f"noise    beyond about {format_count(float(about))} samples a step more devices buy little; this run "
             f"used {used} (--set critical_batch={float(about):.0f})"
         )
-    picture = record.path / "loss.png"
-    if picture.exists():
-        lines.append(f"picture  {picture}")
     lines.append(_next_line(record))
     return lines
 
@@ -127,6 +131,15 @@ def _waited(summary: dict[str, Any]) -> str:
     parts = [("median", "median_wait_s"), ("p99", "p99_wait_s"), ("longest", "longest_wait_s")]
     times = [f"{name} {format_seconds(summary[field])}" for name, field in parts if field in summary]
     return f"{summary['waited']} ({', '.join(times)})"
+
+
+def _spent(summary: dict[str, Any]) -> str:
+    """Shares of the whole, without those below half a per cent; empty where the run does not say."""
+    total_s = summary.get("spent_s") or 0.0
+    names = {"data": "waiting for data", "start": "start-up", "lost": "lost and repeated"}
+    shares = {names.get(name, name): s / total_s for name, s in summary.get("spent", {}).items() if total_s}
+    parts = [f"{name} {share:.0%}" for name, share in shares.items() if share >= 0.005]
+    return f"{format_seconds(total_s)}: {', '.join(parts)}; " if parts else ""
 
 
 def _next_line(record: RunRecord) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -48,9 +49,14 @@ class Saver:
         world: the ranks; a group of their own is made for the background.
         run_dir: the run directory.
         keep: newest checkpoints that rotation leaves, beside the best.
+
+    Attributes:
+        blocked_s: how long training has stood still for it.
+        longest_s: what the longest checkpoint has taken, in the background or not.
     """
 
     def __init__(self, world: World, run_dir: Path, keep: int) -> None:
+        self.blocked_s = self.longest_s = 0.0
         self._world = world.beside()
         self._checkpoints = Checkpoints(run_dir)
         self._keep = keep
@@ -68,12 +74,15 @@ class Saver:
             RecordError: this or the save before it failed, on whichever rank; what was published stays.
         """
         self.wait()
+        start_s = time.perf_counter()
         size = sum(tensor.numel() * tensor.element_size() for tensor in state.tensors.values())
         if size < BACKGROUND_BYTES:
             self._write(state, best)
+            self.blocked_s += time.perf_counter() - start_s
             return
         copies = {name: tensor.detach().to("cpu", copy=True) for name, tensor in state.tensors.items()}
         self._pending = self._pool.submit(self._write, state._replace(tensors=copies), best)
+        self.blocked_s += time.perf_counter() - start_s
 
     def wait(self) -> None:
         """Wait until nothing is being written.
@@ -83,19 +92,23 @@ class Saver:
         """
         pending, self._pending = self._pending, None
         if pending is not None:
+            start_s = time.perf_counter()
             pending.result()
+            self.blocked_s += time.perf_counter() - start_s
 
     def close(self) -> None:
         """Wait, whatever comes of it, and end the thread."""
         self._pool.shutdown(wait=True)
 
     def _write(self, state: State, best: bool) -> None:
+        start_s = time.perf_counter()
         step, samples = int(state.shared["step"]), int(state.shared["samples"])
         half = self._checkpoints.temporary(step)
         self._together(lambda: self._checkpoints.begin(step) if self._world.rank == 0 else None, half)
         described = self._together(lambda: self._write_own(state, half), half)
         files = {name: entry for part in described for name, entry in part.items()}
         self._together(lambda: self._publish(half, step, samples, files, best), half)
+        self.longest_s = max(self.longest_s, time.perf_counter() - start_s)
 
     def _write_own(self, state: State, half: Path) -> dict[str, Any]:
         rank = self._world.rank

@@ -95,6 +95,7 @@ class Trainer:
         self.session = session
         self.door = door
         self.val_data = val_data
+        session.spending.num_val_samples = val_data.num_samples if val_data else 0
         self._samples = Samples(door.task, session.record.path if session.world.rank == 0 else None)
 
     def run(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Literal
 
 import msgspec
@@ -10,6 +11,7 @@ from hemostat.data import TrainLoader
 from hemostat.findings import Finding
 
 if TYPE_CHECKING:
+    from hemostat.train.caps import Spending
     from hemostat.train.session import Session
 
 Status = Literal["ended", "stopped", "left", "failed"]
@@ -38,7 +40,13 @@ class Outcome(msgspec.Struct, kw_only=True):
         longest_wait_s: for one fetch.
         feed_hint: the one thing to try next where the run was input-bound, else "".
         critical_batch: gradient noise scale in samples, where it could be measured.
-        usd: money spent in `train_s`; None without a price.
+        spent_s: seconds of all attempts, start-up included.
+        spent: the same by what they went into: training, evaluation, checkpoints, waiting for data, start, and
+            steps that were lost and taken again.
+        after_best_s: what was spent after the best point; None without one.
+        usd: money spent in `spent_s`; None without a price.
+        usd_after_best: the same for `after_best_s`.
+        ended: when, in seconds since 1970.
         findings: what the guards found on the way.
     """
 
@@ -60,7 +68,12 @@ class Outcome(msgspec.Struct, kw_only=True):
     longest_wait_s: float = 0.0
     feed_hint: str = ""
     critical_batch: float | None = None
+    spent_s: float = 0.0
+    spent: dict[str, float] = {}
+    after_best_s: float | None = None
     usd: float | None = None
+    usd_after_best: float | None = None
+    ended: float = 0.0
     findings: list[Finding] = []
 
     def conclude(self, session: Session, error: BaseException | None) -> None:
@@ -82,8 +95,18 @@ class Outcome(msgspec.Struct, kw_only=True):
         self.train_s = session.elapsed_s()
         self.count_waits(session.loader)
         self.critical_batch = session.noise.critical_batch
-        if session.usd_per_hour is not None:
-            self.usd = session.usd_per_hour * self.train_s / 3600
+        self.count_costs(session.spending, session.usd_per_hour)
+
+    def count_costs(self, spending: Spending, usd_per_hour: float | None) -> None:
+        """Take over what was spent, on what, and how much of it after the best point."""
+        self.ended = time.time()
+        self.spent_s, self.spent = spending.total_s(), spending.parts()
+        if spending.best_s is not None:
+            self.after_best_s = max(0.0, self.spent_s - spending.best_s)
+        if usd_per_hour is not None:
+            self.usd = usd_per_hour * self.spent_s / 3600
+            if self.after_best_s is not None:
+                self.usd_after_best = usd_per_hour * self.after_best_s / 3600
 
     def count_waits(self, loader: TrainLoader) -> None:
         """Take over how long this rank waited for data, and what to do about it; `train_s` must be known."""

@@ -56,6 +56,7 @@ def resume(session: Session) -> None:
         refused = error
     if world.sum([float(refused is not None)])[0]:
         raise refused or RecordError(f"another rank could not go on from {folder}")
+    session.spending.refuse_if_spent()
     if session.last is not None and world.rank == 0:
         shown = "; ".join(changes[:MAX_CHANGES]) + (" ..." if len(changes) > MAX_CHANGES else "")
         _say(

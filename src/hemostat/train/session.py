@@ -19,6 +19,7 @@ from hemostat.errors import HemostatWarning, RecordError, TaskError
 from hemostat.findings import Finding, Severity
 from hemostat.recipe import Base, Devices, Verdict
 from hemostat.task import to_device
+from hemostat.train.caps import Spending
 from hemostat.train.checkpoint import Saver
 from hemostat.train.control import ControlVote, Stop
 from hemostat.train.evaluate import Measure, evaluate
@@ -115,9 +116,9 @@ class Session:
         self.usd_per_hour = find_price(self.settings)
         self.record = Record(self.world, self.settings.record, self.settings.resume)
         self.control = ControlVote(self.world, self.record.path, self.settings.save_every_s)
-        self._saver: Saver | None = None
+        self.saver: Saver | None = None
         if self.saves and self.record.path is not None:
-            self._saver = Saver(self.world, self.record.path, self.settings.keep)
+            self.saver = Saver(self.world, self.record.path, self.settings.keep)
         # ranks draw dropout apart; the order of the data does not depend on this
         seed_everything(self.settings.seed + 1 + self.world.rank)
         self.last: Step | None = None
@@ -136,6 +137,7 @@ class Session:
         self._schedule_lr = self.recipe.schedule.lr
         self.origin = Path.cwd()
         self.describes_data = True
+        self.spending = Spending(self)
         self.started_s = time.perf_counter()
         self.outcome = Outcome(monitor=base.monitor)
 
@@ -163,8 +165,8 @@ class Session:
         try:
             if error is None:
                 self.save()
-                if self._saver is not None:
-                    self._saver.wait()
+                if self.saver is not None:
+                    self.saver.wait()
         except RecordError as refused:
             error = refused
             raise
@@ -172,8 +174,8 @@ class Session:
             self._leave(error)
 
     def _leave(self, error: BaseException | None) -> None:
-        if self._saver is not None:
-            self._saver.close()
+        if self.saver is not None:
+            self.saver.close()
         self.control.interrupt.remove()
         self.outcome.conclude(self, error)
         if error is None and self.stop is not None:
@@ -312,7 +314,7 @@ class Session:
             micro_batch=self.recipe.micro_batch,
             workers=self.settings.workers,
         )
-        with self.autocast():
+        with self.autocast(), self.spending.evaluating():
             values = evaluate(dp.unwrap(self.model), loader, measure, self.world)
         self.outcome.final = values
         self.outcome.num_evaluations += 1
@@ -328,6 +330,7 @@ class Session:
         self.judged_step = self.last.number if self.last else 0
         if verdict.improved:
             self.outcome.best, self.outcome.best_step = value, self.judged_step
+            self.spending.best_s = self.spending.total_s()
         if verdict.stop:
             self.stop = Stop(verdict.why)
         return verdict
@@ -356,10 +359,10 @@ class Session:
         """
         check_checkpoint(name)
         now = (self.last.number if self.last else 0, self.judged_step)
-        if self._saver is None or (now == self._saved and name == "last") or now[0] == 0:
+        if self.saver is None or (now == self._saved and name == "last") or now[0] == 0:
             return
         self.record.flush()
-        self._saver.save(capture(self), best=name == "best")
+        self.saver.save(capture(self), best=name == "best")
         self._saved, self._save_is_due = now, False
         self.control.saved()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from hemostat.config import Config
 from hemostat.data import Workers
 from hemostat.errors import FieldError, UnknownNameError
+from hemostat.recipe import caps
 
 DIFFERENCES = ("data", "optimizer")
 
@@ -22,6 +23,8 @@ class TrainSettings(Config, frozen=True, kw_only=True):
         max_skips: consecutive non-finite steps that are skipped before the run stops.
         usd_per_hour: price of all devices together; None looks at `instance`.
         instance: a name of the price table, such as "p4d.24xlarge".
+        max_hours: hard cap of all attempts together, start-up included; a bare number is hours, "90min" a text.
+        max_usd: the same in dollars, 40 or "$40"; it needs a price.
         record: keep the run in `.hemostat/runs`.
         workers: who reads the data: the training thread, threads or processes; measured where left out.
         save: write checkpoints.
@@ -40,6 +43,8 @@ class TrainSettings(Config, frozen=True, kw_only=True):
     max_skips: int = 10
     usd_per_hour: float | None = None
     instance: str | None = None
+    max_hours: float | str | None = None
+    max_usd: float | str | None = None
     record: bool = True
     workers: Workers = Workers()
     save: bool = True
@@ -56,6 +61,8 @@ class TrainSettings(Config, frozen=True, kw_only=True):
                 raise FieldError(
                     f"train.{name}", value, f"must be {least} or more", "Leave it out for the default."
                 )
+        is_priced = self.usd_per_hour is not None or self.instance is not None
+        caps.Caps.read(self.max_hours, self.max_usd, 1.0 if is_priced else None)
         for name in self.resume_anyway:
             if name not in DIFFERENCES:
                 raise UnknownNameError("train.resume_anyway", name, DIFFERENCES)

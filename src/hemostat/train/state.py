@@ -86,6 +86,7 @@ def _shared(session: Session) -> dict[str, Any]:
         "noise": session.noise.state(),
         "scaler": session.precision.scaler.state_dict() if session.precision.scaler else None,
         "skips": session.skips.state(),
+        "spending": session.spending.state(),
         "outcome": {
             "best": outcome.best,
             "best_step": outcome.best_step,
@@ -131,6 +132,7 @@ def put_back(session: Session, folder: Path, shared: dict[str, Any], own: dict[s
     session.spent_before_s = max(
         shared["train_s"], session.record.spent_s(shared["samples"], shared["train_s"])
     )
+    session.spending.restore(shared["spending"], session.spent_before_s - shared["train_s"])
     session.loader = session.new_loader(shared["samples"])
     if own is not None:
         set_rng_state(own["rng"], session.world.device)

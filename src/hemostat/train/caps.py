@@ -1,0 +1,161 @@
+"""What the time and the money of a run go into, and the asker that stops it before a cap is passed."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import time
+from collections import deque
+from collections.abc import Iterator
+from statistics import median
+from typing import TYPE_CHECKING, Any, Final
+
+from hemostat.errors import BudgetStop
+from hemostat.recipe import caps as arithmetic
+from hemostat.train.control import Stop
+
+if TYPE_CHECKING:
+    from hemostat.train.session import Session
+
+LAUNCHED: Final = "HEMOSTAT_LAUNCHED_S"  # time.monotonic() of the launching process: the clock of the machine
+PARTS: Final = ("evaluation", "checkpoints", "data", "start", "lost")
+_STEPS: Final = 32
+_BYTES_PER_WEIGHT: Final = 3  # with an optimizer that keeps two numbers per weight
+
+
+class Spending:
+    """The bill of one run on this rank, over all its attempts.
+
+    Args:
+        session: whose clock is read; where it has caps, rank 0 of it asks to stop.
+
+    Attributes:
+        caps: of the run.
+        best_s: what had been spent at the best point; None before one.
+        num_val_samples: size of an evaluation, for a guess before the first one.
+    """
+
+    def __init__(self, session: Session) -> None:
+        settings = session.settings
+        self.caps = arithmetic.Caps.read(settings.max_hours, settings.max_usd, session.usd_per_hour)
+        self.best_s: float | None = None
+        self.num_val_samples = 0
+        self._session = session
+        self._before = dict.fromkeys(PARTS, 0.0)
+        self._evaluations = [0.0, 0.0]  # all together, and the longest
+        self._steps: deque[float] = deque(maxlen=_STEPS)
+        self._looked_s: float | None = None
+        self._made_s = time.perf_counter()
+        self._unseen_s = _since_launch()
+        if math.isfinite(self.caps.limit_s):
+            session.control.askers.append(self._ask)
+
+    @contextlib.contextmanager
+    def evaluating(self) -> Iterator[None]:
+        """Book what is done inside the block."""
+        start_s = time.perf_counter()
+        yield
+        took_s = time.perf_counter() - start_s
+        self._evaluations = [self._evaluations[0] + took_s, max(self._evaluations[1], took_s)]
+
+    def total_s(self) -> float:
+        """Seconds spent by all attempts, start-up included."""
+        before_s = self._session.spent_before_s + self._before["start"]
+        return before_s + self._unseen_s + time.perf_counter() - self._made_s
+
+    def _start_s(self) -> float:
+        return self._unseen_s + max(0.0, self._session.started_s - self._made_s)
+
+    def _saving_s(self) -> float:
+        return self._session.saver.blocked_s if self._session.saver else 0.0
+
+    def refuse_if_spent(self) -> None:
+        """Raise on all ranks where earlier attempts have left nothing; call it on all of them.
+
+        Raises:
+            BudgetStop: the next step would pass the cap.
+        """
+        if not math.isfinite(self.caps.limit_s):
+            return
+        spent_s = self.total_s()
+        over = spent_s + arithmetic.CLOSING_S > self.caps.limit_s
+        if self._session.world.sum([float(over)])[0]:
+            raise BudgetStop(
+                f"{self.caps.name()}: {self.caps.cost(spent_s)} is spent before the first step of this attempt. "
+                "Give a higher cap."
+            )
+
+    def _ask(self, samples: int) -> Stop | None:
+        session = self._session
+        now_s, recipe = self.total_s(), session.recipe
+        looked_s = time.perf_counter() - self._saving_s() - self._evaluations[0]
+        self._steps.append(looked_s - (session.started_s if self._looked_s is None else self._looked_s))
+        self._looked_s = looked_s
+        number = (session.last.number if session.last else 0) + 1
+        is_last = samples >= recipe.total_samples
+        kept = recipe.checkpoint_every_steps
+        pace = arithmetic.Pace(
+            step_s=max(self._steps), evaluation_s=self._evaluation_s(), checkpoint_s=self._checkpoint_s()
+        )
+        needed_s = pace.needed_s(
+            evaluates=is_last or number % recipe.eval_every_steps == 0,
+            saves=bool(kept and number % kept == 0),
+            is_last=is_last,
+        )
+        if now_s + needed_s <= self.caps.limit_s:
+            return None
+        return Stop(
+            f"{self.caps.name()}: {self.caps.cost(now_s)} is spent at {samples:,} samples, and what comes before the "
+            f"next look may take {self.caps.cost(needed_s)}",
+            BudgetStop.exit_status,
+        )
+
+    def _evaluation_s(self) -> float:
+        """The longest so far; before the first, as many samples of training take no less."""
+        if self._evaluations[1] or not self.num_val_samples:
+            return self._evaluations[1]
+        return median(self._steps) * self.num_val_samples / self._session.recipe.global_batch
+
+    def _checkpoint_s(self) -> float:
+        """The longest so far; before the first, a guess by its size."""
+        session = self._session
+        if session.saver is None:
+            return 0.0
+        size = sum(param.numel() * param.element_size() for param in session.updater.params)
+        return session.saver.longest_s or arithmetic.first_save_s(_BYTES_PER_WEIGHT * size)
+
+    def parts(self) -> dict[str, float]:
+        """Seconds by what they went into: training is what is left of the total after all others."""
+        now = {
+            "evaluation": self._evaluations[0],
+            "checkpoints": self._saving_s(),
+            "data": self._session.loader.waits.wait_s,
+            "start": self._start_s(),
+            "lost": 0.0,
+        }
+        found = {name: self._before[name] + now[name] for name in PARTS}
+        return {"training": max(0.0, self.total_s() - sum(found.values())), **found}
+
+    def state(self) -> dict[str, Any]:
+        """What a checkpoint keeps."""
+        return {"parts": self.parts(), "best_s": self.best_s}
+
+    def restore(self, state: dict[str, Any], lost_s: float) -> None:
+        """Go on from a checkpoint.
+
+        Args:
+            state: from `state`.
+            lost_s: training time after the checkpoint, whose steps are taken again.
+        """
+        self._before = {name: float(state["parts"][name]) for name in PARTS}
+        self._before["lost"] += lost_s
+        self.best_s = state["best_s"]
+
+
+def _since_launch() -> float:
+    """Seconds from the launching process's start to now; 0 where nobody said, or after a restart by the agent."""
+    text = os.environ.get(LAUNCHED, "")
+    if not text or os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") != "0":
+        return 0.0
+    return max(0.0, time.monotonic() - float(text))
