@@ -182,7 +182,7 @@ def test_a_port_in_use_is_named_before_anything_starts(here):
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        done = hemostat("line.py:Line", "--nproc", "2", "--port", str(port))
+        done = hemostat("line.py:Line", "--nproc", "2", "--set", f"launch.port={port}")
     assert done.returncode == 3
     assert str(port) in done.stderr and done.stderr.count("\n") == 1
     assert not list((here / ".hemostat" / "runs").glob("*/metrics.*"))

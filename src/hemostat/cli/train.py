@@ -26,12 +26,16 @@ app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
 @app.command()
 def train(
-    task: Annotated[str, typer.Argument(help="task file and class: digits.py:Digits")],
+    task: Annotated[
+        str | None, typer.Argument(help="task file and class: digits.py:Digits; as in the run with --resume")
+    ] = None,
     nproc: Annotated[
         int | None, typer.Option(help="processes on this machine; as in the recipe, else 1")
     ] = None,
     runs: Annotated[Path, typer.Option(help="folder of all runs")] = Path(".hemostat/runs"),
-    port: Annotated[int | None, typer.Option(help="port of the rendezvous; a free one if left out")] = None,
+    resume: Annotated[
+        str | None, typer.Option(help="go on with a run from its last whole checkpoint: its id, or last")
+    ] = None,
     max_restarts: Annotated[int, typer.Option(help="restarts of all ranks after one has failed")] = 0,
     config: Annotated[Path | None, typer.Option(help="TOML file with settings")] = None,
     set_: Annotated[list[str] | None, typer.Option("--set", help="one setting, as in --set lr=0.1")] = None,
@@ -43,27 +47,60 @@ def train(
     values = merge(read_toml(config) if config else {}, parse_overrides(set_ or []))
     show = {"json": json, "plot": plot, "why": why}
     if "HEMOSTAT_RUN_DIR" in os.environ or "TORCHELASTIC_RUN_ID" in os.environ:
-        raise typer.Exit(_be_a_rank(task, values, show))
-    num_ranks = _num_ranks(nproc, values)
-    run_id = new_run_id()
+        raise typer.Exit(_be_a_rank(_named(task), values, show))
+    if resume is not None:
+        record = load_run(runs, resume)
+        if record.state == "done":
+            ended = record.summary.get("reason", "it reached its end")
+            print(f"run {record.id} is done, {ended}: there is nothing to resume")
+            raise typer.Exit(0)
+        given = record.given()
+        task = _same_task(task, given.task)
+        values = merge(merge(given.values, values), {"train": {"resume": record.id}})
+        nproc = nproc or given.num_ranks
+    else:
+        record = _new_run(_named(task), _num_ranks(nproc, values), runs)
+    job = _job(record, _named(task), _num_ranks(nproc, values), values, max_restarts)
+    raise typer.Exit(_conclude(job, _launch(job, new=resume is None), show))
+
+
+def _named(task: str | None) -> str:
+    if task is None:
+        raise FieldError("task", task, "is missing", "Write hemostat train FILE.py:CLASS, or --resume RUN.")
+    return task
+
+
+def _same_task(named: str | None, given: str) -> str:
+    if named is not None and named.rpartition(":")[2] != given.rpartition(":")[2]:
+        raise FieldError("task", named, f"is not the task of that run, {given}", "Leave the task out.")
+    return named or given
+
+
+def _new_run(task: str, num_ranks: int, runs: Path) -> RunRecord:
     header = {"command": ["hemostat", *sys.argv[1:]], "kind": "train", "num_ranks": num_ranks}
-    run_dir = create_run(runs, run_id, header)
-    command = _rank_command(task, config, set_ or [])
-    job = Job(
-        command=command,
+    return RunRecord(create_run(runs, new_run_id(), header))
+
+
+def _job(record: RunRecord, task: str, num_ranks: int, values: dict[str, Any], max_restarts: int) -> Job:
+    """The ranks read what they were given from the run directory, after a restart and a resume too."""
+    port = values.get("launch", {}).get("port")
+    kept = {name: value for name, value in values.items() if name != "launch"}
+    file, colon, name = task.rpartition(":") if ":" in Path(task).name else (task, "", "")
+    given = record.keep_given(f"{Path(file).resolve()}{colon}{name}", num_ranks, kept)
+    return Job(
+        command=(sys.executable, "-m", "hemostat", "train", task, "--config", str(given)),
         num_ranks=num_ranks,
-        run_id=run_id,
-        run_dir=run_dir,
+        run_id=record.id,
+        run_dir=record.path,
         port=port,
         max_restarts=max_restarts,
     )
-    raise typer.Exit(_conclude(job, _launch(job), show))
 
 
 def _be_a_rank(task: str, values: dict[str, Any], show: dict[str, Any]) -> int:
     from hemostat.train import run_rank
 
-    launched = "HEMOSTAT_RUN_DIR" in os.environ  # then the launcher tells how it ended
+    launched = "HEMOSTAT_RUN_DIR" in os.environ  # then the launcher tells how it ended, and gave the values
     return run_rank(task, values, ended=None if launched else partial(_tell, show=show))
 
 
@@ -81,20 +118,12 @@ def _num_ranks(nproc: int | None, values: dict[str, Any]) -> int:
     return num_ranks
 
 
-def _rank_command(task: str, config: Path | None, overrides: list[str]) -> tuple[str, ...]:
-    words = [sys.executable, "-m", "hemostat", "train", task]
-    if config is not None:
-        words += ["--config", str(config)]
-    for pair in overrides:
-        words += ["--set", pair]
-    return tuple(words)
-
-
-def _launch(job: Job) -> int:
+def _launch(job: Job, new: bool) -> int:
     try:
         return backend("local").run(job)
     except BaseException:
-        _forget_unstarted(job.run_dir)
+        if new:
+            _forget_unstarted(job.run_dir)
         raise
 
 

@@ -15,6 +15,7 @@ from hemostat.track.exits import read_exit
 from hemostat.track.files import read_json
 from hemostat.track.fingerprint import Fingerprint
 from hemostat.track.fingerprint_files import read_fingerprint, write_fingerprint
+from hemostat.track.given import Given, read_given, write_given
 from hemostat.track.metrics import last_position, metric_files, metric_names, read_metric, seconds_after
 from hemostat.track.samples import Sample, read_samples, write_sample
 
@@ -112,6 +113,18 @@ class RunRecord:
     def ask(self, action: str, at_samples: int | None = None, why: str = "") -> None:
         """Ask the run to go on, pause or stop (control.json); see `hemostat.track.control`."""
         write_control(self.path, action, at_samples, why)
+
+    def given(self) -> Given:
+        """The task, the ranks and the settings that the run was started with.
+
+        Raises:
+            RecordError: nobody wrote them down.
+        """
+        return read_given(self.path)
+
+    def keep_given(self, task: str, num_ranks: int, values: dict[str, Any]) -> Path:
+        """Write down what `given` reads; the file comes back."""
+        return write_given(self.path, Given(task=task, num_ranks=num_ranks, values=values))
 
     def samples(self) -> list[Sample]:
         """What the task's `show()` returned at each evaluation, in order of steps."""

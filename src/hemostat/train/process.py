@@ -191,11 +191,17 @@ class World:
 
 
 def _meeting_place(number: int) -> dict[str, Any]:
-    """Where the ranks meet; a later session of the same job would find the addresses of the first one there."""
-    if number == 0:
+    """Where the ranks meet.
+
+    A later session of the same job, and ranks that were started again (torch's agent keeps one store for all
+    attempts), would find the addresses of the dead there, so each has a corner of its own.
+    """
+    attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+    if number == 0 and attempt == "0":
         return {}  # as the environment says
     store, rank, num_ranks = next(rendezvous("env://"))
-    return {"store": PrefixStore(f"session{number}", store), "rank": rank, "world_size": num_ranks}
+    corner = PrefixStore(f"attempt{attempt}/session{number}", store)
+    return {"store": corner, "rank": rank, "world_size": num_ranks}
 
 
 def _pick_device(wanted: str | None, local_rank: int) -> torch.device:

@@ -34,6 +34,7 @@ def split_values(values: Mapping[str, Any]) -> tuple[dict[str, Any], Devices, Tr
         ({'lr': 0.1}, 64, 3)
     """
     rest = dict(values)
+    rest.pop("launch", None)  # of the launching command
     engine = rest.pop("train", {})
     if not isinstance(engine, Mapping):
         raise FieldError("train", engine, "is a section, not a value", "Write it like --set train.seed=3.")
