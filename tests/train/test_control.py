@@ -20,6 +20,7 @@ def test_nobody_asks_nothing(run_dir):
         5.0,
         False,
         None,
+        False,
     )
 
 

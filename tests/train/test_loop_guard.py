@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch.utils.data import TensorDataset
 
+from hemostat.data import MicroBatch
 from hemostat.errors import TaskError
 from hemostat.recipe import Base, Devices
 from hemostat.train import Session, TrainSettings
@@ -138,12 +139,13 @@ def test_clearing_between_windows_does_no_harm():
 
 def test_with_several_ranks_the_loss_must_come_from_the_watched_model():
     guard, model = LoopGuard(num_ranks=2), torch.nn.Linear(1, 1)
+    batch = MicroBatch(torch.ones(1, 1), 1, 2, True, 2)
     guard.watch(model)
     loss = model(torch.ones(1, 1)).sum()
-    guard.before_backward(loss, 1)
+    guard.before_backward(batch, loss, 1)
     guard.hand_out()
     with pytest.raises(TaskError, match=r"not computed by session\.model"):
-        guard.before_backward(loss, 1)
+        guard.before_backward(batch, loss, 1)
 
 
 def test_a_session_inside_of_a_session_is_a_run_of_its_own():

@@ -35,6 +35,7 @@ class TrainLoader:
         feed: sizes, seed and rank.
         start_samples: samples that all ranks together have consumed already.
         workers: who reads; left out, the first batches are measured.
+        waits: those of an earlier loader of the run, to be added to.
 
     Attributes:
         waits: how long the consumer waited.
@@ -54,7 +55,13 @@ class TrainLoader:
     """
 
     def __init__(
-        self, dataset: Any, feed: Feed, *, start_samples: int = 0, workers: Workers | None = None
+        self,
+        dataset: Any,
+        feed: Feed,
+        *,
+        start_samples: int = 0,
+        workers: Workers | None = None,
+        waits: Waits | None = None,
     ) -> None:
         source = dataset if isinstance(dataset, Source) else Source(dataset, "train_data")
         feed.check(source.num_samples)
@@ -64,7 +71,7 @@ class TrainLoader:
         self.feed = feed
         self.start_samples = start_samples
         self.num_samples = source.num_samples
-        self.waits = Waits()
+        self.waits = Waits() if waits is None else waits
         self.workers = workers or Workers()
         if feed.rank == 0 and feed.num_ranks > 1:
             tell_of_splitting(source.stream, source.role, feed.num_ranks)

@@ -48,6 +48,7 @@ class Vote(NamedTuple):
         part_square: squared gradient norms of the ranks, summed.
         save: rank 0's clock says that a checkpoint is due.
         stop: set if the run is to end.
+        out_of_memory: a rank could not compute this window.
     """
 
     loss_sum: float
@@ -55,6 +56,7 @@ class Vote(NamedTuple):
     part_square: float
     save: bool
     stop: Stop | None
+    out_of_memory: bool = False
 
 
 class ControlVote:
@@ -78,7 +80,15 @@ class ControlVote:
         if run_dir is not None and world.rank == 0:
             self.askers.append(_ControlFile(run_dir).ask)
 
-    def vote(self, loss_sum: float, count: float, part_square: float, *, samples: int) -> Vote:
+    def vote(
+        self,
+        loss_sum: float,
+        count: float,
+        part_square: float,
+        *,
+        samples: int,
+        out_of_memory: bool = False,
+    ) -> Vote:
         """Pool one step.
 
         Args:
@@ -86,18 +96,20 @@ class ControlVote:
             count: this rank's.
             part_square: this rank's, see `NoiseMeter`.
             samples: position of the run; control.json names positions.
+            out_of_memory: this rank could not compute the window.
         """
         signalled, save = float(bool(self.interrupt.name)), float(self._save_is_due())
         mine = next((stop for ask in self.askers if (stop := ask(samples)) is not None), None)
         asked, status = float(mine is not None), float(mine.status if mine else 0)
+        short = float(out_of_memory)
         if self._world.num_ranks > 1:
-            wishes = [loss_sum, count, part_square, save, signalled, asked, status]
-            loss_sum, count, part_square, save, signalled, asked, status = self._world.sum(wishes)
+            wishes = [loss_sum, count, part_square, save, signalled, asked, status, short]
+            loss_sum, count, part_square, save, signalled, asked, status, short = self._world.sum(wishes)
         stop = (mine or Stop(f"rank 0 asked for it at {samples} samples", int(status))) if asked else None
         if signalled:
             name = self.interrupt.name or "a signal on another rank"
             stop = Stop(f"{name} at {samples} samples", Interrupted.exit_status)
-        return Vote(loss_sum, count, part_square, bool(save), stop)
+        return Vote(loss_sum, count, part_square, bool(save), stop, bool(short))
 
     def saved(self) -> None:
         """A checkpoint was written: the next one is due a full interval from now."""

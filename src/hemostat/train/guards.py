@@ -49,7 +49,7 @@ def nonfinite_rows(batch: Any) -> list[int]:
         [1]
     """
     rows: set[int] = set()
-    for leaf in _leaves(batch):
+    for leaf in tensor_leaves(batch):
         if leaf.is_floating_point() and leaf.dim() > 0:
             bad = ~torch.isfinite(leaf.detach().reshape(leaf.shape[0], -1)).all(dim=1)
             rows.update(bad.nonzero().flatten().tolist())
@@ -63,7 +63,7 @@ def same_leaves(first: Any, second: Any) -> bool:
         >>> same_leaves({"x": torch.ones(2)}, {"x": torch.ones(2)}), same_leaves([torch.ones(2)], [torch.zeros(2)])
         (True, False)
     """
-    pairs = list(zip(_leaves(first), _leaves(second), strict=True))
+    pairs = list(zip(tensor_leaves(first), tensor_leaves(second), strict=True))
     return all(
         a.shape == b.shape and torch.allclose(a.double(), b.double(), rtol=0, atol=0, equal_nan=True)
         for a, b in pairs
@@ -78,19 +78,20 @@ def leaves_digest(batch: Any) -> str:
         True
     """
     digest = hashlib.sha256()
-    for leaf in _leaves(batch):
+    for leaf in tensor_leaves(batch):
         digest.update(f"{leaf.dtype}{tuple(leaf.shape)}".encode())
         if leaf.numel():
             digest.update(leaf.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes())
     return digest.hexdigest()
 
 
-def _leaves(tree: Any) -> Iterator[torch.Tensor]:
+def tensor_leaves(tree: Any) -> Iterator[torch.Tensor]:
+    """The tensors of a batch, in the order of its tree."""
     if isinstance(tree, torch.Tensor):
         yield tree
     elif isinstance(tree, Mapping):
         for value in tree.values():
-            yield from _leaves(value)
+            yield from tensor_leaves(value)
     elif isinstance(tree, tuple | list):
         for value in tree:
-            yield from _leaves(value)
+            yield from tensor_leaves(value)

@@ -49,11 +49,18 @@ def hardware(world: World) -> dict[str, Any]:
 
 
 def run_header(origin: Path, settings: TrainSettings, recipe: Recipe) -> dict[str, Any]:
-    """Commit, settings, every value with its reason, the findings, and how the batch is cut."""
+    """Where the run comes from, its settings, and what the recipe says."""
     return {
         "provenance": to_plain(collect_provenance(origin)),
         "seed": settings.seed,
         "settings": to_plain(settings),
+        **recipe_header(recipe),
+    }
+
+
+def recipe_header(recipe: Recipe) -> dict[str, Any]:
+    """Every value with its reason, the findings, and how the batch is cut; written again when that changes."""
+    return {
         "hyper_parameters": to_plain(recipe.settings()),
         "recipe": [to_plain(value) for value in recipe.values],
         "findings": [to_plain(finding) for finding in recipe.findings],

@@ -147,8 +147,7 @@ class Trainer:
 
     def _check_loss(self, progress: Progress) -> None:
         session = self.session
-        first = next(iter(session.new_loader()))
-        doubt = self.door.check(dp.unwrap(session.model), to_device(first.data, session.world.device))
+        doubt = session.back_off.until_it_fits(self._check_door)
         random_data = random_reads(session)
         if random_data:
             progress.say(f"note: {random_data}")
@@ -161,19 +160,30 @@ class Trainer:
         if doubt:
             progress.say(f"note: {doubt}")
 
+    def _check_door(self) -> str:
+        first = next(iter(self.session.new_loader()))
+        return self.door.check(
+            dp.unwrap(self.session.model), to_device(first.data, self.session.world.device)
+        )
+
     def _steps(self, progress: Progress) -> None:
-        session, door = self.session, self.door
+        session = self.session
         kept = session.recipe.checkpoint_every_steps
         for batch in session.steps():
-            with session.autocast():
-                loss = door.compute(session.model, batch)
-            session.backward(loss.sum, loss.count)
+            with session.back_off.guard():
+                self._pass(batch)
             if session.at_window_end and session.last is not None:
                 progress.update(session.last)
                 if self._is_due(session.last) and session.stop is None:
                     self._evaluate(progress)
                 if kept and session.last.number % kept == 0:
                     session.save()
+
+    def _pass(self, batch: Any) -> None:
+        """Forward and backward; what they hold goes with this frame."""
+        with self.session.autocast():
+            loss = self.door.compute(self.session.model, batch)
+        self.session.backward(loss.sum, loss.count)
 
     def _evaluate(self, progress: Progress) -> None:
         session = self.session

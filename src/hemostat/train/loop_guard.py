@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from hemostat.data import MicroBatch
 from hemostat.errors import TaskError
 from hemostat.recipe import Base
 from hemostat.train.process import World
@@ -112,12 +113,28 @@ class LoopGuard:
         """A batch goes to the loop."""
         self._forwarded = False
 
-    def before_backward(self, loss_sum: Any, count: Any) -> None:
-        """Check what `backward` was called with.
+    def came_back(self, awaits_backward: bool) -> None:
+        """The loop asks for the next batch.
 
         Raises:
-            TaskError: no sum, no count, another model than the session's, or gradients that were cleared.
+            TaskError: the one before is still awaiting its `backward`.
         """
+        if awaits_backward:
+            raise TaskError(
+                "a batch came back without session.backward(loss_sum, count). Call it once a batch."
+            )
+
+    def before_backward(self, batch: MicroBatch | None, loss_sum: Any, count: Any) -> MicroBatch:
+        """Check what `backward` was called with; the batch that it is for comes back.
+
+        Raises:
+            TaskError: no batch, no sum, no count, another model than the session's, or gradients that were cleared.
+        """
+        if batch is None:
+            raise TaskError(
+                "session.backward was called without a batch from session.steps(). "
+                "Call it once a batch, with the sum of all its losses."
+            )
         if not isinstance(loss_sum, torch.Tensor) or loss_sum.dim():
             is_tensor = isinstance(loss_sum, torch.Tensor)
             what = f"of shape {tuple(loss_sum.shape)}" if is_tensor else f"of type {type(loss_sum).__name__}"
@@ -138,6 +155,7 @@ class LoopGuard:
             raise TaskError(
                 "the gradients vanished between two micro-batches. Leave out optimizer.zero_grad()."
             )
+        return batch
 
     def after_backward(self, params: list[torch.nn.Parameter], last: bool) -> None:
         """Remember one gradient that must be there at the next micro-batch of this window."""

@@ -62,7 +62,8 @@ def self_check(session: Session, compute: Compute, *, random_data: bool | None =
         with generators_kept(session.world.device), _plain(session):
             repeats = not random_data or _repeats(session, source)
             expected, unused = _one_process(session, compute, source)
-            session.find_unused(bool(unused))
+            if unused:
+                session.wrap(session.model, find_unused=True)
             seen = _all_ranks(session, compute, source)
     except TaskError as error:
         raise TaskError(

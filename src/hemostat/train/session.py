@@ -15,10 +15,11 @@ import msgspec
 import torch
 
 from hemostat.data import EvalLoader, MicroBatch, Source, TrainLoader
-from hemostat.errors import HemostatWarning, RecordError, TaskError
+from hemostat.errors import HemostatWarning, RecordError
 from hemostat.findings import Finding, Severity
 from hemostat.recipe import Base, Devices, Verdict
 from hemostat.task import to_device
+from hemostat.train.back_off import BackOff
 from hemostat.train.caps import Spending
 from hemostat.train.checkpoint import Saver
 from hemostat.train.control import ControlVote, Stop
@@ -65,7 +66,9 @@ class Session:
         judged_step: where the monitored metric was judged last.
         spent_before_s: training time of the attempts before a resume.
         attempts: each resume with its time and checkpoint.
+        batch: what was handed out and awaits its `backward`, else None.
         at_window_end: the latest `backward` completed a step.
+        back_off: what is done where memory runs out; own loops put `with session.back_off.guard():` around a pass.
         usd_per_hour: price of all devices together; None where it is not known.
 
     Raises:
@@ -105,7 +108,8 @@ class Session:
         self.loader = self.new_loader()
         self.noise = NoiseMeter(self.world.num_ranks)
         self._guard = LoopGuard(self.world.num_ranks)
-        self._wrap(model.to(self.world.device), find_unused=False)
+        self.wrap(model.to(self.world.device), find_unused=False)
+        self.back_off = BackOff(self)
         self.precision = Precision(self.recipe.precision, self.world.device)
         written_lr = self.recipe.lr if optimizer is None else base.lr
         if optimizer is None:
@@ -133,7 +137,7 @@ class Session:
         self._save_is_due = False
         self._saved = (0, 0)
         self.window_loss = WindowLoss()
-        self._micro: MicroBatch | None = None
+        self.batch: MicroBatch | None = None
         self._schedule_lr = self.recipe.schedule.lr
         self.origin = Path.cwd()
         self.describes_data = True
@@ -201,15 +205,12 @@ class Session:
         """
         self._guard.begin()
         self.started_s = time.perf_counter()
-        for micro in self.loader:
-            self._micro = micro
+        for micro in self.back_off.micro_batches():
+            self.batch = micro
             self._guard.hand_out()
             with dp.accumulating(self.model, micro.last):
                 yield to_device(micro.data, self.world.device)
-            if self.awaits_backward:
-                raise TaskError(
-                    "a batch came back without session.backward(loss_sum, count). Call it once a batch."
-                )
+            self._guard.came_back(self.awaits_backward)
             if self.at_window_end and self._save_is_due:
                 self.save()
             if self.stop is not None:
@@ -218,7 +219,7 @@ class Session:
     @property
     def awaits_backward(self) -> bool:
         """A batch was handed out and `backward` has not been called on it yet."""
-        return self._micro is not None
+        return self.batch is not None
 
     def autocast(self) -> AbstractContextManager[None]:
         """The context of a forward pass in the run's precision."""
@@ -238,15 +239,12 @@ class Session:
             GuardStop: too many steps in a row were not finite.
             TaskError: called without a batch, or the data hold NaN.
         """
-        micro = self._micro
-        if micro is None:
-            raise TaskError(
-                "session.backward was called without a batch from session.steps(). "
-                "Call it once a batch, with the sum of all its losses."
-            )
-        self._guard.before_backward(loss_sum, count)
-        self.accumulate(loss_sum, count, micro)
-        self._micro = None
+        micro = self._guard.before_backward(self.batch, loss_sum, count)
+        with self.back_off.guard():
+            self.accumulate(loss_sum, count, micro)
+        if self.batch is None:  # memory ran out and the window was given up
+            return
+        self.batch = None
         self.at_window_end = micro.last
         self.noise.after_micro_batch(micro, self.updater.params)
         self._guard.after_backward(self.updater.params, micro.last)
@@ -262,9 +260,12 @@ class Session:
 
     def _finish_window(self, micro: MicroBatch) -> None:
         part_square = self.noise.part_square(self.precision.loss_scale)
-        loss_sum, count, part_square, self._save_is_due, stop = self.control.vote(
+        loss_sum, count, part_square, self._save_is_due, stop, out_of_memory = self.control.vote(
             *self.window_loss.drain(), part_square, samples=micro.position
         )
+        if out_of_memory:
+            self.back_off.give_up(micro)
+            return
         lr = self._schedule_lr(self.applied_steps) * self.stopper.lr_factor
         factor = micro.window_samples / count if count > 0 else 0.0
         update = self.updater.apply(factor, lr)
@@ -370,18 +371,19 @@ class Session:
         """Seconds that the run has trained, before a resume too."""
         return self.spent_before_s + (time.perf_counter() - self.started_s if self.last else 0.0)
 
-    def find_unused(self, found: bool) -> None:
-        """Wrap again when some parameters get no gradient in some steps."""
-        if found:
-            self._wrap(dp.unwrap(self.model), find_unused=True)
-
-    def _wrap(self, model: torch.nn.Module, find_unused: bool) -> None:
+    def wrap(self, model: torch.nn.Module, *, find_unused: bool) -> None:
+        """Wrap the model for its ranks, or again in its place: when it must look for parameters without gradient."""
         self.model = dp.wrap(model, self.world, find_unused)
         self.noise.watch(self.model)
-        dp.settle(self.model)
+        self.bucket_sizes = dp.settle(self.model)
         self.noise.part_square(1.0)  # of no step
-        if self.model is not model:
+        if self.world.num_ranks > 1:
             self._guard.watch(self.model)
+
+    def forget_batch(self) -> None:
+        """The window that was begun does not count; its batches will come again."""
+        self.batch, self.at_window_end = None, False
+        self._guard.after_backward([], last=True)
 
     def new_loader(self, start_samples: int = 0) -> TrainLoader:
         """A loader of the training data from `start_samples` on, as the recipe says."""
