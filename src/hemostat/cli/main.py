@@ -20,6 +20,7 @@ COMMANDS = {
         "hemostat.cli.evaluate",
         "how good is a run on validation or test data, and how sure is that?",
     ),
+    "verify": ("hemostat.cli.verify", "do N processes take the steps of one? On the CPU, before paying"),
     "data": ("hemostat.cli.data", "what would make reading the data faster?"),
     "export": ("hemostat.cli.export", "take a run's model away: weights, card, ready to load"),
     "runs": ("hemostat.cli.runs", "which commit, data and parameters gave which result?"),

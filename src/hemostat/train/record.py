@@ -28,6 +28,7 @@ class Record:
 
     Attributes:
         path: the run directory; its name is the run id.
+        describes: this rank writes run.json.
         resumes: the run goes on from a checkpoint: it was asked for, or the launcher has restarted the ranks.
 
     Raises:
@@ -36,7 +37,7 @@ class Record:
 
     def __init__(self, world: World, enabled: bool = True, resume: str | None = None) -> None:
         self._rank = world.rank
-        self._writes_header = enabled and world.rank == 0
+        self.describes = enabled and world.rank == 0
         self._recorder: Recorder | None = None
         self._watch: DataWatch | None = None
         self.path: Path | None = None
@@ -80,7 +81,7 @@ class Record:
 
         A `DataWatch` under "data" is started: it fills that section while the run goes on.
         """
-        if not self._writes_header or self.path is None:
+        if not self.describes or self.path is None:
             return
         found = dict(fields())
         watch = found.get("data")

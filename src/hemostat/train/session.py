@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 import torch
@@ -39,6 +39,7 @@ from hemostat.train.settings import TrainSettings
 from hemostat.train.skips import Skips
 from hemostat.train.state import capture
 from hemostat.train.update import Step, Updater, build_optimizer
+from hemostat.train.watch import Watch
 from hemostat.train.weights import check_checkpoint
 from hemostat.train.window_loss import WindowLoss
 
@@ -70,6 +71,7 @@ class Session:
         at_window_end: the latest `backward` completed a step.
         back_off: what is done where memory runs out; own loops put `with session.back_off.guard():` around a pass.
         usd_per_hour: price of all devices together; None where it is not known.
+        watch: sees every session of the process.
 
     Raises:
         UsageError: what was given cannot be meant; raised on all ranks before the first collective.
@@ -84,6 +86,8 @@ class Session:
         (8, 128)
     """
 
+    watch: ClassVar[Watch] = Watch()
+
     def __init__(
         self,
         model: torch.nn.Module,
@@ -95,7 +99,8 @@ class Session:
         world: World | None = None,
     ) -> None:
         check_given(model, optimizer, base)
-        self.settings = settings or TrainSettings()
+        given = self.watch.shrink((model, train_data, base, devices, settings or TrainSettings()))
+        model, train_data, base, devices, self.settings = given
         self.world = world or World.from_environment(self.settings.device)
         self.source = train_data if isinstance(train_data, Source) else Source(train_data, "train_data")
         warn_of_batch(self.source.declared_batch, base.tuned_batch)
@@ -144,6 +149,7 @@ class Session:
         self.spending = Spending(self)
         self.started_s = time.perf_counter()
         self.outcome = Outcome(monitor=base.monitor)
+        self.watch.built(self)
 
     def __enter__(self) -> Session:
         """The header is written and signals are noted from here on; a run that is open already stays as it is."""
@@ -250,6 +256,7 @@ class Session:
         self._guard.after_backward(self.updater.params, micro.last)
         if micro.last:
             self._finish_window(micro)
+        self.watch.after(self, micro, loss_sum, count)
 
     def accumulate(self, loss_sum: torch.Tensor, count: float | torch.Tensor, micro: MicroBatch) -> None:
         """Add one micro-batch to the gradients, without an update."""
@@ -309,7 +316,7 @@ class Session:
             measure: (model, batch) -> name: (sum, count).
         """
         loader = EvalLoader(
-            data,
+            self.watch.few(data),
             rank=self.world.rank,
             num_ranks=self.world.num_ranks,
             micro_batch=self.recipe.micro_batch,
