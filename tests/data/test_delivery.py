@@ -1,13 +1,14 @@
 """Measured at the start, remembered by the source, overruled by settings; the same batches in every mode."""
 
 import time
+import types
 
 import pytest
 import torch
 from torch.utils.data import Dataset
 
 from hemostat.data import EvalLoader, Feed, Source, TrainLoader, Workers
-from hemostat.data.choose import Choice
+from hemostat.data.choose import Choice, open_handle
 from hemostat.data.delivery import checksum
 from hemostat.errors import FieldError
 
@@ -132,3 +133,65 @@ def test_processes_that_were_chosen_before_a_device_was_in_use_are_not_forked_af
         asked = TrainLoader(source, loader.feed, workers=Workers(mode="processes"))
     with pytest.raises(FieldError, match="needs fork: cuda is in use"):
         next(iter(asked))
+
+
+class Alone:
+    """Slow data that one thread may read; two at once fail, or get each other's samples."""
+
+    def __init__(self, fails):
+        self.fails = fails
+        self.held = None
+
+    def __len__(self):
+        return 512
+
+    def __getitem__(self, index):
+        if self.held is not None and self.fails:
+            raise RuntimeError("the decoder is in use")
+        self.held = index
+        time.sleep(0.0005)
+        found, self.held = self.held, None
+        return torch.tensor(-1 if found is None else found), torch.tensor(index)
+
+
+@pytest.mark.parametrize(
+    ("fails", "why"), [(True, "two threads at once fail"), (False, "two threads at once get other values")]
+)
+def test_data_for_one_thread_only_are_read_by_one(fails, why):
+    source = Source(Alone(fails))
+    loader = TrainLoader(source, Feed(seed=0, global_batch=32, total_samples=512))
+    for batch in loader:
+        found, wanted = batch.data
+        assert torch.equal(found, wanted)
+    assert source.choice[:2] == ("threads", 1)
+    assert why in source.choice.why
+
+
+class Nested:
+    """An open file in a list, whose position forks would share."""
+
+    def __init__(self, path):
+        self.shards = [path.open("rb")]
+
+
+def test_an_open_file_is_found_in_lists_and_in_data_sets_within(tmp_path):
+    path = tmp_path / "shard"
+    path.write_bytes(b"x")
+    nested = Nested(path)
+    assert open_handle(nested) == "Nested.shards holds an open file"
+    inner = types.SimpleNamespace(**{"__getitem__": None})
+    joined = torch.utils.data.ConcatDataset([Listed(nested)])
+    assert "holds an open file" in open_handle(joined)
+    assert open_handle(inner) == ""
+    nested.shards[0].close()
+
+
+class Listed(torch.utils.data.Dataset):
+    def __init__(self, inner):
+        self.files = inner.shards
+
+    def __len__(self):
+        return 1
+
+    def __getitem__(self, index):
+        return index

@@ -88,7 +88,17 @@ def test_a_run_that_does_not_wait_gets_no_advice():
 def test_the_order(data, fetch_s, workers, choice, words):
     # 10 fetches, 5 s of waiting in one piece, 2 s of work: a step lasts 0.2 s
     run = waited(loader(data, workers, choice), wait_s=0.5, fetch_s=fetch_s)
+    run.ships_float_images = "uint8" in words
     assert run.hint(wall_s=7.0).startswith(words)
+
+
+@pytest.mark.parametrize(("sample", "said"), [(torch.zeros(3, 64, 64), True), (torch.zeros(3), False)])
+def test_the_first_batch_tells_whether_images_are_floats(sample, said):
+    run = loader(Costly(sample))
+    assert not run.ships_float_images
+    next(iter(run))
+    run.close()
+    assert run.ships_float_images is said
 
 
 def test_data_that_ended_the_run_are_not_asked_again():

@@ -117,3 +117,25 @@ def test_the_same_work_stuck_twice_ends_it():
         next(ahead)
     sticky.release.set()
     ahead.close()
+
+
+def test_an_error_that_comes_late_from_a_replaced_thread_is_dropped():
+    class Late(Sticky):
+        def __call__(self, number):
+            first = number == self.number and self.times > 0
+            super().__call__(number)
+            if first:
+                raise OSError("the read timed out")
+            time.sleep(0.01)
+            return number
+
+    late = Late(number=4, times=1)
+    ahead = ReadAhead(iter(range(60)), late, num_threads=2, stall_s=0.2)
+    found = []
+    with pytest.warns(HemostatWarning):
+        for number in ahead:
+            found.append(number)
+            if number == 10:
+                late.release.set()  # the thread that was given up wakes, and fails
+    assert found == list(range(60))
+    ahead.close()

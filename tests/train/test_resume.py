@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch.utils.data import TensorDataset
 
+from hemostat.data import Order
 from hemostat.errors import HemostatWarning, RecordError, UsageError
 from hemostat.recipe import Base, Devices
 from hemostat.track import Checkpoints, load_run
@@ -16,6 +17,7 @@ from hemostat.train import Session, TrainSettings
 from hemostat.train.control import Stop
 
 RUNS = Path(".hemostat") / "runs"
+SHIFT = 0.0
 
 
 @pytest.fixture(autouse=True)
@@ -35,7 +37,7 @@ def model(width: int = 8) -> torch.nn.Module:
 
 def data(num: int = 90) -> TensorDataset:
     generator = torch.Generator().manual_seed(1)
-    inputs = torch.randn(num, 4, generator=generator)
+    inputs = torch.randn(num, 4, generator=generator) + SHIFT
     return TensorDataset(inputs, inputs.sum(1, keepdim=True))
 
 
@@ -217,3 +219,33 @@ def test_a_changed_setting_is_said():
 def test_a_resume_without_a_record_is_refused():
     with pytest.raises(UsageError, match="needs a record"):
         Session(model(), None, data(), base(), settings=TrainSettings(record=False, resume="last"))
+
+
+def test_the_seed_of_the_order_is_kept():
+    whole = loop(begin())
+    first = loop(begin(), stop_at=8)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        settings = TrainSettings(resume="last", seed=5)
+        session = Session(model(), None, data(), base(), settings=settings)
+        second = loop(session)
+    assert first + second == whole
+    said = [str(item.message) for item in caught if item.category is HemostatWarning]
+    assert "the order keeps train.seed=0, though 5 was given" in said[0]
+
+
+def test_another_order_is_refused(monkeypatch):
+    loop(begin(), stop_at=8)
+    monkeypatch.setattr(Order, "permutation", "feistel7-v1")
+    with pytest.raises(RecordError, match=r"has the order feistel6-v1, this hemostat makes feistel7-v1"):
+        loop(begin(resume="last"))
+
+
+def test_changed_data_of_the_same_size_are_refused_unless_told(monkeypatch):
+    loop(begin(), stop_at=8)
+    monkeypatch.setattr(f"{__name__}.SHIFT", 1e-3)
+    with pytest.raises(UsageError, match=r"train_data has changed.*resume_anyway"):
+        loop(begin(resume="last"))
+    session, _, said = resumed(anyway=("data",))
+    assert "the run goes on with other samples" in said[0]
+    assert session.outcome.status == "ended"

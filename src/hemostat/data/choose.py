@@ -6,6 +6,8 @@ import io
 import os
 import sqlite3
 import sys
+from itertools import islice
+from types import ModuleType
 from typing import Any, Final, Literal, NamedTuple
 
 import torch
@@ -21,6 +23,9 @@ GAIN: Final = 1.3  # of two threads over one; below it they hold the GIL against
 FORK_GAIN: Final = 1.15  # of two processes over one thread; below it there is no core for them
 _MARGIN: Final = 1.5  # readers per reader that is needed on average
 _MOST: Final = 16
+_FILE_KINDS: Final = ("h5py", "zipfile", "tarfile", "lmdb")
+_DEEP: Final = 3
+_MANY: Final = 64  # items of a list that are looked at: shards are alike
 
 
 class Workers(Config, frozen=True, kw_only=True):
@@ -129,7 +134,7 @@ def choose(seen: Measured, most: int) -> Choice:
     why = (
         f"{cost} of work that holds the GIL"
         if seen.repeats
-        else f"{cost}, and reading the same samples twice gave other values (random, or not thread-safe)"
+        else f"{cost}, and reading the same samples twice gave other values (random)"
     )
     if seen.no_fork and may_fork(seen._replace(no_fork="")):
         return Choice("threads", 1, f"{why}; no worker processes: {seen.no_fork}")
@@ -165,20 +170,39 @@ def readers_allowed() -> int:
     return max(2 if ranks == 1 else 1, (cores - ranks) // ranks)
 
 
-def open_handle(dataset: Any) -> str:
-    """An attribute that holds an open file, whose position threads and forks would share; else ""."""
-    values = getattr(dataset, "__dict__", {})
-    for name, value in values.items():
-        kind = type(value).__module__.partition(".")[0]
-        if isinstance(value, io.IOBase | sqlite3.Connection) or kind in (
-            "h5py",
-            "zipfile",
-            "tarfile",
-            "lmdb",
-        ):
+def open_handle(dataset: Any, deep: int = _DEEP) -> str:
+    """Where a data set holds an open file, whose position threads and forks would share; else "".
+
+    Attributes are searched, lists and dicts in them, and objects in those, `deep` levels down.
+
+    Examples:
+        >>> import io, types
+        >>> open_handle(types.SimpleNamespace(shards=[1, io.BytesIO()]))
+        'SimpleNamespace.shards holds an open file'
+    """
+    for name, value in getattr(dataset, "__dict__", {}).items():
+        if _is_open(value):
             return f"{type(dataset).__name__}.{name} is an open file"
-    inner = values.get("dataset")
-    return open_handle(inner) if inner is not None else ""
+        parts = (
+            value.values()
+            if isinstance(value, dict)
+            else value
+            if isinstance(value, list | tuple)
+            else [value]
+        )
+        for part in islice(parts, _MANY):
+            if _is_open(part):
+                return f"{type(dataset).__name__}.{name} holds an open file"
+            opaque = isinstance(part, type | ModuleType | torch.Tensor | torch.nn.Module) or callable(part)
+            found = "" if opaque or not deep else open_handle(part, deep - 1)
+            if found:
+                return found
+    return ""
+
+
+def _is_open(value: Any) -> bool:
+    kind = type(value).__module__.partition(".")[0]
+    return isinstance(value, io.IOBase | sqlite3.Connection) or kind in _FILE_KINDS
 
 
 def short_time(seconds: float) -> str:

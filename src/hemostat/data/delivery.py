@@ -29,7 +29,7 @@ from hemostat.data.processes import Processes
 from hemostat.data.reading import READING
 from hemostat.data.ring import num_bytes
 from hemostat.data.waits import Waits
-from hemostat.errors import FieldError
+from hemostat.errors import FieldError, HemostatError
 
 PROBE_FETCHES: Final = 8
 PROBE_S: Final = 0.5  # for reading in this thread, and again for reading with two
@@ -156,36 +156,48 @@ class Delivery:
         handle = "it is a stream" if self._source.stream else open_handle(self._source.dataset)
         if not is_cheap(seen) and not handle:
             began = perf_counter()
-            gain, repeats = self._with_two(kept, sum(costs))
-            seen = seen._replace(gain=gain, repeats=repeats)
+            seen = self._with_two(seen, kept, sum(costs))
             if may_fork(seen):
-                seen = seen._replace(forked=self._with_processes(kept, sum(costs)))
+                seen = seen._replace(forked=self._with_processes(kept, sum(costs), seen.repeats))
             self._waits.wait_s += perf_counter() - began
-        self._source.choice = choose(seen._replace(handle=handle), readers_allowed())
+        self._source.choice = choose(seen._replace(handle=handle or seen.handle), readers_allowed())
 
-    def _with_two(self, kept: list[tuple[Job, int]], alone_s: float) -> tuple[float, bool]:
-        """Throughput of two threads over that of this one on the same batches, and whether they came out equal."""
+    def _with_two(self, seen: Measured, kept: list[tuple[Job, int]], alone_s: float) -> Measured:
+        """Read the same batches with two threads: how much faster, and whether they came out equal.
+
+        Where they did not, they are read here once more: equal now, it was the second thread that spoilt them.
+        """
         pool = ReadAhead(iter([job for job, _ in kept]), self._run, num_threads=2, depth=len(kept))
         began = perf_counter()
         try:
             found = [checksum(batch.data) for batch, _ in pool]
+        except HemostatError as error:  # it was read well by one thread a moment ago
+            return seen._replace(handle=f"two threads at once fail ({str(error).splitlines()[0]})")
         finally:
             pool.close()
         gain = alone_s / (perf_counter() - began)
-        return gain, found == [told for _, told in kept]
+        told = [before for _, before in kept]
+        if found == told:
+            return seen._replace(gain=gain)
+        if [checksum(self._run(job)[0].data) for job, _ in kept] == told:
+            return seen._replace(gain=gain, handle="two threads at once get other values")
+        return seen._replace(gain=gain, repeats=False)
 
-    def _with_processes(self, kept: list[tuple[Job, int]], alone_s: float) -> float:
-        """Throughput of two processes over that of this thread, without their start."""
+    def _with_processes(self, kept: list[tuple[Job, int]], alone_s: float, repeats: bool) -> float:
+        """Throughput of two processes over that of this thread, without their start; 0 where they cannot read."""
         jobs = iter([job for job, _ in kept])
         pool = Processes(jobs, self._source, self._seed, 2, 2 * self._slot_bytes, _STALL_S)
         try:
-            next(pool)
+            found = [checksum(next(pool)[0].data)]
             began = perf_counter()
-            for _ in pool:
-                pass
+            found += [checksum(batch.data) for batch, _ in pool]
             spent_s = perf_counter() - began
+        except HemostatError:  # it was read well here a moment ago
+            return 0.0
         finally:
             pool.close()
+        if repeats and found != [before for _, before in kept]:
+            return 0.0
         # the second of the pair was under way when the first came
         return max(1, len(kept) - 2) / max(spent_s, 1e-9) * alone_s / len(kept)
 

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-import torch
-
 from hemostat.data.choose import readers_allowed, short_time
-from hemostat.data.leaves import float_images
 from hemostat.data.waits import BOUND_SHARE
-from hemostat.errors import TaskError
 
 if TYPE_CHECKING:
     from hemostat.data.loader import TrainLoader
@@ -43,7 +38,7 @@ def hint(loader: TrainLoader, wall_s: float) -> str:
     num = max(1, workers.num or (chosen.num if chosen else 1))
     if source.one_by_one and sample_s < CALL_S:
         return f"read whole batches, give the data set __getitems__ ({costs})"
-    if not source.stream and _ships_float_images(loader):
+    if not source.stream and loader.ships_float_images:
         return f"ship images as uint8 and normalise them on the device ({costs})"
     if workers.mode is not None and (mode == "none" or num < readers_allowed()):
         return f"leave train.workers.mode out, so that it is measured who should read ({costs})"
@@ -52,9 +47,3 @@ def hint(loader: TrainLoader, wall_s: float) -> str:
     if sample_s >= CALL_S or source.stream:
         return f"store the samples decoded or tokenised, `hemostat data prepare` ({costs})"
     return f"keep the data in memory or on a local disk ({costs})"
-
-
-def _ships_float_images(loader: TrainLoader) -> bool:
-    with suppress(TaskError):  # a run that its data has ended has said so already
-        return float_images(loader.source.fetch(torch.tensor([0]))) is not None
-    return False

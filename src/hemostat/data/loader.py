@@ -14,6 +14,7 @@ from hemostat.data.delivery import Delivery
 from hemostat.data.fetch import Source
 from hemostat.data.hint import hint
 from hemostat.data.jobs import Job, MicroBatch
+from hemostat.data.leaves import float_images
 from hemostat.data.order import Order
 from hemostat.data.stream import tell_of_splitting
 from hemostat.data.waits import Waits
@@ -40,6 +41,7 @@ class TrainLoader:
     Attributes:
         waits: how long the consumer waited.
         num_samples: size of the data set.
+        ships_float_images: the first batch held images as floats, four times the bytes of uint8.
         workers: who reads, as it was set.
 
     Raises:
@@ -72,6 +74,7 @@ class TrainLoader:
         self.start_samples = start_samples
         self.num_samples = source.num_samples
         self.waits = Waits() if waits is None else waits
+        self.ships_float_images = False
         self.workers = workers or Workers()
         if feed.rank == 0 and feed.num_ranks > 1:
             tell_of_splitting(source.stream, source.role, feed.num_ranks)
@@ -79,7 +82,12 @@ class TrainLoader:
         self._delivery = Delivery(source, feed.seed, self.workers, self.waits)
 
     def __iter__(self) -> Iterator[MicroBatch]:
-        return self._delivery.batches(self._jobs())
+        batches = self._delivery.batches(self._jobs())
+        for first in batches:
+            self.ships_float_images = float_images(first.data) is not None
+            yield first
+            break
+        yield from batches
 
     def close(self) -> None:
         """End the threads and processes of unfinished iterations; batches that were handed out stay valid."""
@@ -186,6 +194,7 @@ class EvalLoader:
         self.num_ranks = num_ranks
         self.num_samples = self.source.num_samples
         self.waits = Waits()
+        self.ships_float_images = False
         self._delivery = Delivery(self.source, 0, workers or Workers(), self.waits)
 
     def __len__(self) -> int:
@@ -193,7 +202,12 @@ class EvalLoader:
         return ceil_div(ceil_div(self.num_samples, self.num_ranks), self.micro_batch)
 
     def __iter__(self) -> Iterator[MicroBatch]:
-        return self._delivery.batches(self._jobs())
+        batches = self._delivery.batches(self._jobs())
+        for first in batches:
+            self.ships_float_images = float_images(first.data) is not None
+            yield first
+            break
+        yield from batches
 
     def close(self) -> None:
         """End the threads and processes of unfinished iterations; batches that were handed out stay valid."""

@@ -44,6 +44,8 @@ class Order:
         Vigna, splitmix64.c (keys; the mixing constants are Stafford's variant 13).
     """
 
+    permutation: Final = PERMUTATION
+
     def __init__(self, num_samples: int, seed: int) -> None:
         if not 1 <= num_samples <= 1 << 62:
             raise FieldError(

@@ -105,7 +105,6 @@ class ReadAhead(Generic[Work, Item]):
                 item = self._work_on(cell.work)
             except BaseException as caught:  # noqa: BLE001 - raised again in the consumer
                 error = caught
-                self._over = True
             if cell is None or not self._finish(cell, attempt, item, error) or error is not None:
                 return
             cell = None
@@ -116,6 +115,7 @@ class ReadAhead(Generic[Work, Item]):
             if cell.done or attempt != cell.attempt:
                 return False
             cell.item, cell.error, cell.done = item, error, True
+            self._over = self._over or error is not None
         cell.ready.release()
         return True
 

@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 
 def session_header(session: Session) -> dict[str, Any]:
     """All that run.json says of a session before its first step."""
-    described = {"data": hash_data(Task(), session.source)} if session.describes_data else {}
+    plain = type(session.described_by) is Task  # else the trainer describes the data, with those it judges by
+    described = {"data": hash_data(session.described_by, session.source)} if plain else {}
     return {
         **run_header(session.origin, session.settings, session.recipe),
         "hardware": hardware(session.world) | {"usd_per_hour": session.usd_per_hour},

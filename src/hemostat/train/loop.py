@@ -79,7 +79,7 @@ def train(loaded: LoadedTask, devices: Devices, settings: TrainSettings) -> Sess
         base = msgspec.structs.replace(base, tuned_batch=train_data.declared_batch)
     session = Session(model, optimizer, train_data, base, devices, settings, world)
     session.origin = loaded.path.parent
-    session.describes_data = False
+    session.described_by = loaded.task
     with session:
         judged = None if val_data is None else Source(val_data, "val_data")
         trainer = Trainer(session, LossDoor(task), judged)

@@ -87,7 +87,7 @@ def prepare(
 
 
 def _close_at_exit(session: Session) -> None:
-    """The interpreter keeps what ended the script, if anything did."""
+    """The interpreter keeps what ended the script, if anything did, but for `sys.exit`."""
     error = getattr(sys, "last_value", None)
     session.__exit__(type(error) if error else None, error, None)
 

@@ -8,10 +8,15 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from hemostat.config import to_plain
+from hemostat.data import Order
 from hemostat.errors import HemostatError, HemostatWarning, RecordError, UsageError
-from hemostat.track import Checkpoints
+from hemostat.track import Checkpoints, RunRecord, fingerprint
 from hemostat.train.checkpoint import SHARED_FILE, own_file
+from hemostat.train.data_watch import CACHE
+from hemostat.train.header import data_parts
 from hemostat.train.optimizer_state import param_names, split_state
 from hemostat.train.parallel import dp
 from hemostat.train.state import fit_to_batch, put_back
@@ -20,6 +25,7 @@ if TYPE_CHECKING:
     from hemostat.train.session import Session
 
 MAX_CHANGES = 5
+READ_AGAIN_BYTES = 1 << 30  # of larger data a sample is compared; the rest is hashed while the run goes on
 
 
 def resume(session: Session) -> None:
@@ -76,9 +82,15 @@ def _say(text: str) -> None:
 
 def _go_on(session: Session, folder: Path) -> list[str]:
     shared = _read(folder / SHARED_FILE)
+    if shared["permutation"] != Order.permutation:
+        raise RecordError(
+            f"{folder} has the order {shared['permutation']}, this hemostat makes {Order.permutation}: samples would "
+            "come twice. Resume with the version that wrote it."
+        )
     same_ranks = shared["feed"]["num_ranks"] == session.world.num_ranks
     own = _read(folder / own_file(session.world.rank)) if same_ranks else None
-    changes = [*_refuse_other_data(session, shared), *_refuse_other_optimizer(session, shared)]
+    changes = [*_keep_seed(session, shared), *_refuse_other_data(session, shared)]
+    changes += _refuse_other_optimizer(session, shared)
     fitted = fit_to_batch(shared, session)
     put_back(session, folder, fitted, own)
     changes += _differences(shared, session)
@@ -100,16 +112,42 @@ def _read(path: Path) -> dict[str, Any]:
     return value
 
 
+def _keep_seed(session: Session, shared: dict[str, Any]) -> list[str]:
+    """Under another seed the rest of the epoch would be another order, with samples doubled and lost."""
+    then, now = shared["feed"]["seed"], session.settings.seed
+    if then == now:
+        return []
+    session.settings = msgspec.structs.replace(session.settings, seed=then)
+    return [f"the order keeps train.seed={then}, though {now} was given"]
+
+
 def _refuse_other_data(session: Session, shared: dict[str, Any]) -> list[str]:
     before, now = shared["num_samples"], session.loader.num_samples
-    if before == now:
-        return []
-    return _unless_told(
-        session,
-        "data",
-        f"train_data has {now:,} samples now and had {before:,}",
-        "the order of the samples changes",
-    )
+    if before != now:
+        what = f"train_data has {now:,} samples now and had {before:,}"
+        return _unless_told(session, "data", what, "the order of the samples changes")
+    other = json.dumps(_other_bytes(session)) if session.world.rank == 0 else ""
+    what = json.loads(session.world.from_rank_zero(other))
+    return _unless_told(session, "data", what, "the run goes on with other samples") if what else []
+
+
+def _other_bytes(session: Session) -> str:
+    """Which part of the training data is not what the run has recorded; "" where nothing tells it."""
+    run_dir = session.record.path
+    parts, _ = data_parts(session.described_by, session.source)
+    if run_dir is None or parts is None:
+        return ""
+    record = RunRecord(run_dir)
+    for tier in ("full", "sample"):
+        before = record.fingerprint(tier)
+        if before is None or (before.num_bytes > READ_AGAIN_BYTES and tier == "full"):
+            continue
+        now = fingerprint(parts, tier, cache=run_dir.parent / CACHE)
+        if now.digest == before.digest:
+            return ""
+        files = now.changes(before.files) if before.files and now.files else []
+        return f"train_data has changed{': ' + '; '.join(files[:3]) if files else ''}"
+    return ""
 
 
 def _refuse_other_optimizer(session: Session, shared: dict[str, Any]) -> list[str]:
