@@ -14,7 +14,7 @@ from hemostat.errors import EnvironmentFailure
 from hemostat.findings import Finding, Severity
 from hemostat.recipe import Recipe
 from hemostat.train.header import recipe_header
-from hemostat.train.memory import is_out_of_memory, release
+from hemostat.train.memory import REFUSALS, is_out_of_memory, release
 from hemostat.train.parallel import dp
 from hemostat.train.resolve import feed_of
 from hemostat.train.undone import Buffers
@@ -67,7 +67,7 @@ class BackOff:
         try:
             yield
             return
-        except Exception as error:
+        except REFUSALS as error:
             micro = self._session.batch
             if micro is None or not is_out_of_memory(error) or self._meets_in_forward():
                 raise
@@ -112,7 +112,7 @@ class BackOff:
             result: list[Result] = []
             try:
                 result.append(work())
-            except Exception as error:
+            except REFUSALS as error:
                 if not is_out_of_memory(error):
                     raise
                 release(error)

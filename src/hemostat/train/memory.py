@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import torch
 
 from hemostat.data import Source
+from hemostat.errors import TaskError
 from hemostat.task import to_device
 from hemostat.train.guards import tensor_leaves
 from hemostat.train.parallel import dp
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from hemostat.train.session import Session
 
 PEEK_SAMPLES: Final = 64
+REFUSALS: Final = (RuntimeError, MemoryError, TaskError)  # a task's own message may be wrapped around one
 _TEXTS: Final = (
     "can't allocate memory",  # torch's allocator on the CPU
     "CUBLAS_STATUS_ALLOC_FAILED",

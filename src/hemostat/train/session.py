@@ -131,8 +131,7 @@ class Session:
         # ranks draw dropout apart; the order of the data does not depend on this
         seed_everything(self.settings.seed + 1 + self.world.rank)
         self.last: Step | None = None
-        self.applied_steps = 0
-        self.skipped_steps = 0
+        self.applied_steps = self.skipped_steps = 0
         self.skips = Skips(self.world, self.source, self.settings.max_skips)
         self.judged_step = 0
         self.spent_before_s = 0.0

@@ -10,7 +10,6 @@ import msgspec
 import torch
 
 from hemostat.config import to_plain
-from hemostat.data import Order
 from hemostat.errors import RecordError, TaskError
 from hemostat.findings import Finding
 from hemostat.train.checkpoint import State
@@ -87,7 +86,6 @@ def _shared(session: Session) -> dict[str, Any]:
         "noise": session.noise.state(),
         "scaler": session.precision.scaler.state_dict() if session.precision.scaler else None,
         "skips": session.skips.state(),
-        "guards": session.guards.state(),
         "back_off": session.back_off.state(),
         "spending": session.spending.state(),
         "outcome": {
@@ -101,7 +99,6 @@ def _shared(session: Session) -> dict[str, Any]:
         "recipe": to_plain(session.recipe.settings()),
         "feed": to_plain(session.loader.feed),
         "num_samples": session.loader.num_samples,
-        "permutation": Order.permutation,
         "eval_every_steps": session.recipe.eval_every_steps,
         "attempts": session.attempts,
     }
@@ -134,7 +131,6 @@ def put_back(session: Session, folder: Path, shared: dict[str, Any], own: dict[s
         session.precision.scaler.load_state_dict(shared["scaler"])
     for name, value in msgspec.convert(shared["outcome"], _Judged).items():
         setattr(outcome, name, value)
-    session.guards.restore(shared["guards"])
     session.spent_before_s = max(
         shared["train_s"], session.record.spent_s(shared["samples"], shared["train_s"])
     )
