@@ -10,6 +10,7 @@ import msgspec
 import torch
 
 from hemostat.config import to_plain
+from hemostat.data import Order
 from hemostat.errors import RecordError, TaskError
 from hemostat.findings import Finding
 from hemostat.train.checkpoint import State
@@ -99,6 +100,7 @@ def _shared(session: Session) -> dict[str, Any]:
         "recipe": to_plain(session.recipe.settings()),
         "feed": to_plain(session.loader.feed),
         "num_samples": session.loader.num_samples,
+        "permutation": Order.permutation,
         "eval_every_steps": session.recipe.eval_every_steps,
         "attempts": session.attempts,
     }
