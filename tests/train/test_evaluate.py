@@ -12,7 +12,9 @@ from hemostat.train.process import World
 
 def judge(measure, micro_batch=3, model=None):
     data = TensorDataset(torch.arange(7.0))
-    return evaluate(model or torch.nn.Identity(), EvalLoader(data, micro_batch=micro_batch), measure, World())
+    return evaluate(
+        model or torch.nn.Identity(), EvalLoader(data, micro_batch=micro_batch), measure, World()
+    ).means
 
 
 def test_a_ragged_last_batch_weighs_by_its_rows():
@@ -63,3 +65,13 @@ def test_a_model_that_raises_leaves_training_mode_on():
 def test_an_answer_without_pairs_is_refused(answer, text):
     with pytest.raises(TaskError, match=text):
         judge(lambda model, batch: answer)
+
+
+def test_the_standard_error_is_that_of_the_batches():
+    """0..6 one by one: the deviation of seven numbers over the root of seven."""
+    data = TensorDataset(torch.arange(7.0))
+    measure = lambda model, batch: {"mean": (batch[0].sum(), len(batch[0]))}  # noqa: E731
+    found = evaluate(torch.nn.Identity(), EvalLoader(data, micro_batch=1), measure, World())
+    assert found.errors["mean"] == pytest.approx(float(torch.arange(7.0).std()) / math.sqrt(7))
+    few = evaluate(torch.nn.Identity(), EvalLoader(data, micro_batch=2), measure, World())
+    assert few.errors == {}  # four batches say too little

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -13,12 +14,25 @@ from hemostat.errors import TaskError
 from hemostat.task import evaluation_mode, to_device
 from hemostat.train.process import World
 
+MIN_BATCHES = 5
+
+
+class Pooled(NamedTuple):
+    """Metrics over all rows and ranks, the same bits on all ranks.
+
+    Attributes:
+        means: name: sum / count; NaN where nothing was counted.
+        errors: name: standard error of that mean over other rows of the same kind; only where five batches were seen.
+    """
+
+    means: dict[str, float]
+    errors: dict[str, float]
+
+
 Measure = Callable[[torch.nn.Module, Any], Mapping[str, tuple[Any, Any]]]
 
 
-def evaluate(
-    model: torch.nn.Module, batches: Iterable[MicroBatch], measure: Measure, world: World
-) -> dict[str, float]:
+def evaluate(model: torch.nn.Module, batches: Iterable[MicroBatch], measure: Measure, world: World) -> Pooled:
     """Pool each metric over all rows and ranks.
 
     Running statistics are averaged over the ranks first, so that every rank judges the same model.
@@ -29,15 +43,13 @@ def evaluate(
         measure: (model, batch) -> name: (sum, count).
         world: the ranks.
 
-    Returns:
-        name: sum / count, the same bits on all ranks; NaN where nothing was counted.
-
     Raises:
         TaskError: `measure` returned no pairs, or names that change from batch to batch or from rank to rank.
     """
     world.average_(list(model.buffers()))
     sums: dict[str, float] = {}
     counts: dict[str, float] = {}
+    squares: dict[str, list[float]] = {}  # of the batches: sum^2, sum * count, count^2, how many
     with evaluation_mode(model), torch.no_grad():
         for micro in batches:
             if not micro.num_samples:
@@ -49,22 +61,48 @@ def evaluate(
                     f"metrics returned {sorted(values)} after {sorted(sums)}. Return the same names."
                 )
             for name, (total, count) in values.items():
-                sums[name] = sums.get(name, 0.0) + float(total)
-                counts[name] = counts.get(name, 0.0) + float(count)
+                part, size = float(total), float(count)
+                sums[name] = sums.get(name, 0.0) + part
+                counts[name] = counts.get(name, 0.0) + size
+                more = (part * part, part * size, size * size, 1.0)
+                squares[name] = [a + b for a, b in zip(squares.get(name, [0.0] * 4), more, strict=True)]
     # the last rank always holds a row, so it knows the names; a rank without rows adds zeros
     names: list[str] = json.loads(world.from_last_rank(json.dumps(sorted(sums))))
     differ = float(bool(sums) and sorted(sums) != names)
-    mine = [*(sums.get(name, 0.0) for name in names), *(counts.get(name, 0.0) for name in names)]
-    *pooled, num_differing = world.sum([*mine, differ])
+    mine = [(sums.get(name, 0.0), counts.get(name, 0.0), *squares.get(name, [0.0] * 4)) for name in names]
+    *pooled, num_differing = world.sum([*(value for row in mine for value in row), differ])
     if num_differing:
         raise TaskError(
             f"metrics returned {sorted(sums)} on one rank and {names} on another. Return the same names."
         )
-    halves = zip(pooled[: len(names)], pooled[len(names) :], strict=True)
-    return {
-        name: total / count if count else float("nan")
-        for name, (total, count) in zip(names, halves, strict=True)
-    }
+    rows = {name: pooled[6 * index : 6 * index + 6] for index, name in enumerate(names)}
+    means = {name: row[0] / row[1] if row[1] else math.nan for name, row in rows.items()}
+    errors = {name: standard_error(*row) for name, row in rows.items() if row[1] and row[5] >= MIN_BATCHES}
+    return Pooled(means, errors)
+
+
+def standard_error(
+    total: float, count: float, square: float, product: float, count_square: float, num_batches: float
+) -> float:
+    """Standard error of total / count, from how the batches differ.
+
+    Args:
+        total: sum over all batches.
+        count: terms of that sum.
+        square: sum of the squared batch sums.
+        product: sum of batch sum times batch count.
+        count_square: sum of the squared batch counts.
+        num_batches: how many.
+
+    Source: Cochran 1977, Sampling Techniques, eq. 2.45 (ratio of two sums), each batch being one unit.
+
+    Examples:
+        >>> standard_error(12.0, 4.0, 4.0 + 100.0, 2.0 * 2 + 10.0 * 2, 8.0, 2)  # sums 2 and 10, of 2 terms each
+        2.0
+    """
+    mean = total / count
+    scatter = max(0.0, square - 2.0 * mean * product + mean * mean * count_square)
+    return math.sqrt(scatter * num_batches / (num_batches - 1.0)) / count
 
 
 def _check_pairs(values: Any) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import time
-import warnings
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -15,10 +14,10 @@ import msgspec
 import torch
 
 from hemostat.data import EvalLoader, MicroBatch, Source, TrainLoader
-from hemostat.errors import HemostatWarning, RecordError
-from hemostat.findings import Finding, Severity
+from hemostat.errors import HemostatError, RecordError
+from hemostat.findings import Finding
 from hemostat.recipe import Base, Devices, Verdict
-from hemostat.task import to_device
+from hemostat.task import Task, to_device
 from hemostat.train.back_off import BackOff
 from hemostat.train.caps import Spending
 from hemostat.train.checkpoint import Saver
@@ -35,6 +34,7 @@ from hemostat.train.process import World, seed_everything
 from hemostat.train.record import Record
 from hemostat.train.resolve import feed_of, find_price, new_stopper, optimizer_settings, resolve_recipe
 from hemostat.train.resume import resume
+from hemostat.train.run_guards import RunGuards, heed
 from hemostat.train.settings import TrainSettings
 from hemostat.train.skips import Skips
 from hemostat.train.state import capture
@@ -42,6 +42,8 @@ from hemostat.train.update import Step, Updater, build_optimizer
 from hemostat.train.watch import Watch
 from hemostat.train.weights import check_checkpoint
 from hemostat.train.window_loss import WindowLoss
+
+LEAVE_TIMEOUT_S = 20.0
 
 
 class Session:
@@ -61,7 +63,7 @@ class Session:
         recipe: every hyper-parameter as it is used, with its reason.
         last: the latest step, or None.
         origin: folder whose git commit is recorded; the trainer sets the task file's.
-        describes_data: the digest of the training data is recorded; the trainer has the task's own.
+        described_by: whose `fingerprint()` tells the training data apart; the trainer sets its task.
         outcome: how the run ended; complete once the `with` block was left.
         stop: why the run is to end early, else None.
         judged_step: where the monitored metric was judged last.
@@ -122,6 +124,7 @@ class Session:
             optimizer = build_optimizer(self.recipe.optimizer, params, optimizer_settings(self.recipe))
         self.updater = Updater(optimizer, self.precision, self.recipe.clip_norm, written_lr)
         self.stopper = new_stopper(self.recipe)
+        self.guards = RunGuards(self)
         self.usd_per_hour = find_price(self.settings)
         self.record = Record(self.world, self.settings.record, self.settings.resume)
         self.control = ControlVote(self.world, self.record.path, self.settings.save_every_s)
@@ -137,14 +140,12 @@ class Session:
         self.spent_before_s = 0.0
         self.attempts: list[dict[str, Any]] = []
         self.stop: Stop | None = None
-        self.at_window_end = False
-        self._save_is_due = False
+        self.at_window_end = self._save_is_due = False
         self._saved = (0, 0)
         self.window_loss = WindowLoss()
         self.batch: MicroBatch | None = None
-        self._schedule_lr = self.recipe.schedule.lr
         self.origin = Path.cwd()
-        self.describes_data = True
+        self.described_by = Task()
         self.spending = Spending(self)
         self.started_s = time.perf_counter()
         self.outcome = Outcome(monitor=base.monitor)
@@ -173,10 +174,12 @@ class Session:
         self.loader.close()
         try:
             if error is None:
+                if self.stop is None and (self.last is None or self.last.samples < self.recipe.total_samples):
+                    self.world.barrier(LEAVE_TIMEOUT_S)  # a rank that left its loop alone must not wait to save
                 self.save()
                 if self.saver is not None:
                     self.saver.wait()
-        except RecordError as refused:
+        except HemostatError as refused:
             error = refused
             raise
         finally:
@@ -272,7 +275,7 @@ class Session:
         if out_of_memory:
             self.back_off.give_up(micro)
             return
-        lr = self._schedule_lr(self.applied_steps) * self.stopper.lr_factor
+        lr = self.recipe.schedule.lr(self.applied_steps) * self.stopper.lr_factor
         factor = micro.window_samples / count if count > 0 else 0.0
         update = self.updater.apply(factor, lr)
         number = self.last.number + 1 if self.last else 1
@@ -290,8 +293,8 @@ class Session:
             searching = math.isfinite(loss_sum) and self.precision.loss_scale > 1.0
             if not searching and count > 0:
                 self.skips.skipped(self.last, micro, self.loader.feed)
-        if stop is not None:
-            self.stop = stop
+        self.guards.after_step()
+        self.stop = stop or self.stop
 
     @property
     def stop_reason(self) -> str:
@@ -300,12 +303,7 @@ class Session:
 
     def heed(self, finding: Finding) -> None:
         """Act on what a guard found, on all ranks alike: record it, say it, and stop the run if it is an error."""
-        self.outcome.findings.append(finding)
-        warnings.warn(
-            f"{finding.code}: {finding.message} {finding.fix}".rstrip(), HemostatWarning, stacklevel=2
-        )
-        if finding.severity is Severity.ERROR:
-            self.stop = Stop(f"{finding.message} {finding.fix}".rstrip(), status=4)
+        heed(self, finding)
 
     def evaluate(self, data: Any, measure: Measure) -> dict[str, float]:
         """Judge the model on every row of a dataset once, pooled over all ranks.
@@ -322,7 +320,7 @@ class Session:
             workers=self.settings.workers,
         )
         with self.autocast(), self.spending.evaluating():
-            values = evaluate(dp.unwrap(self.model), loader, measure, self.world)
+            values, self.guards.errors = evaluate(dp.unwrap(self.model), loader, measure, self.world)
         self.outcome.final = values
         self.outcome.num_evaluations += 1
         return values
@@ -333,6 +331,7 @@ class Session:
         Args:
             value: the pooled metric, equal on all ranks.
         """
+        self.guards.after_evaluation(value)
         verdict = self.stopper.update(value, self.applied_steps)
         self.judged_step = self.last.number if self.last else 0
         if verdict.improved:
@@ -368,6 +367,7 @@ class Session:
         now = (self.last.number if self.last else 0, self.judged_step)
         if self.saver is None or (now == self._saved and name == "last") or now[0] == 0:
             return
+        self.guards.compare()
         self.record.flush()
         self.saver.save(capture(self), best=name == "best")
         self._saved, self._save_is_due = now, False

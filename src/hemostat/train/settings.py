@@ -8,6 +8,8 @@ from hemostat.errors import FieldError, UnknownNameError
 from hemostat.recipe import caps
 
 DIFFERENCES = ("data", "optimizer")
+LEAST = (("spike_deviations", 3), ("compare_every_steps", 1))
+GUARDS = ("spike", "divergence", "drift", "rate", "overfitting")
 
 
 class TrainSettings(Config, frozen=True, kw_only=True):
@@ -20,6 +22,7 @@ class TrainSettings(Config, frozen=True, kw_only=True):
         self_check: compare one step at N ranks with one process before training.
         deterministic: ask torch for deterministic kernels.
         num_threads: torch threads of one rank; None keeps what the launcher set.
+        find_micro_batch: look for the largest micro-batch that fits before training; `micro_batch=auto` sets it.
         max_skips: consecutive non-finite steps that are skipped before the run stops.
         usd_per_hour: price of all devices together; None looks at `instance`.
         instance: a name of the price table, such as "p4d.24xlarge".
@@ -31,6 +34,10 @@ class TrainSettings(Config, frozen=True, kw_only=True):
         save_every_s: longest time between two checkpoints, beside those of evaluations; None leaves it to those.
         keep: newest checkpoints that are left on disk, beside the best one.
         resume: a run to go on with: its id, the start of it, or "last".
+        guards: those that are on: "spike", "divergence", "drift", "rate", "overfitting".
+        stop_on: guards that stop the run, saved and with status 4; the others only say what they found.
+        spike_deviations: standard deviations above the median that make a loss a spike.
+        compare_every_steps: steps between two comparisons of weights and rates over the ranks.
         resume_anyway: differences that do not keep a run from going on: "data", "optimizer".
     """
 
@@ -40,6 +47,7 @@ class TrainSettings(Config, frozen=True, kw_only=True):
     self_check: bool = True
     deterministic: bool = False
     num_threads: int | None = None
+    find_micro_batch: bool = False
     max_skips: int = 10
     usd_per_hour: float | None = None
     instance: str | None = None
@@ -52,10 +60,14 @@ class TrainSettings(Config, frozen=True, kw_only=True):
     keep: int = 2
     resume: str | None = None
     resume_anyway: tuple[str, ...] = ()
+    guards: tuple[str, ...] = GUARDS
+    stop_on: tuple[str, ...] = ("divergence", "drift", "rate")
+    spike_deviations: float = 8.0
+    compare_every_steps: int = 200
 
     def __post_init__(self) -> None:
         """Counts are counts."""
-        for name, least in (("num_threads", 1), ("max_skips", 0), ("keep", 1), ("save_every_s", 0)):
+        for name, least in (("num_threads", 1), ("max_skips", 0), ("keep", 1), ("save_every_s", 0), *LEAST):
             value = getattr(self, name)
             if value is not None and value < least:
                 raise FieldError(
@@ -63,6 +75,7 @@ class TrainSettings(Config, frozen=True, kw_only=True):
                 )
         is_priced = self.usd_per_hour is not None or self.instance is not None
         caps.Caps.read(self.max_hours, self.max_usd, 1.0 if is_priced else None)
-        for name in self.resume_anyway:
-            if name not in DIFFERENCES:
-                raise UnknownNameError("train.resume_anyway", name, DIFFERENCES)
+        for field, known in (("resume_anyway", DIFFERENCES), ("guards", GUARDS), ("stop_on", GUARDS)):
+            for name in getattr(self, field):
+                if name not in known:
+                    raise UnknownNameError(f"train.{field}", name, known)

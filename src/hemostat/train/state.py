@@ -87,6 +87,7 @@ def _shared(session: Session) -> dict[str, Any]:
         "noise": session.noise.state(),
         "scaler": session.precision.scaler.state_dict() if session.precision.scaler else None,
         "skips": session.skips.state(),
+        "guards": session.guards.state(),
         "back_off": session.back_off.state(),
         "spending": session.spending.state(),
         "outcome": {
@@ -133,6 +134,7 @@ def put_back(session: Session, folder: Path, shared: dict[str, Any], own: dict[s
         session.precision.scaler.load_state_dict(shared["scaler"])
     for name, value in msgspec.convert(shared["outcome"], _Judged).items():
         setattr(outcome, name, value)
+    session.guards.restore(shared["guards"])
     session.spent_before_s = max(
         shared["train_s"], session.record.spent_s(shared["samples"], shared["train_s"])
     )

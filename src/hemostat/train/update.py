@@ -55,6 +55,11 @@ class Updater:
         precision: unscales once.
         clip_norm: 2-norm above which the whole gradient is scaled down; None leaves it.
         base_lr: the rate that the groups were written for.
+
+    Attributes:
+        ratios: of each group's rate to the recipe's.
+        rates: what the groups were set to for the latest applied step; empty before it.
+        outside: (group, rate) that something else has set between two steps; the first one stays.
     """
 
     def __init__(
@@ -63,8 +68,10 @@ class Updater:
         self.optimizer = optimizer
         self._precision = precision
         self._clip_norm = clip_norm
-        self._ratios = [written_lr(group) / base_lr for group in optimizer.param_groups]
+        self.ratios = [written_lr(group) / base_lr for group in optimizer.param_groups]
         self.written = plain_groups(optimizer)
+        self.rates: list[float] = []
+        self.outside: tuple[int, float] | None = None
         self._stepping = False
         self._watch: RemovableHandle | None = None
         self.params = [param for group in optimizer.param_groups for param in group["params"]]
@@ -86,13 +93,21 @@ class Updater:
             multiplier = factor * (clip / norm if clip is not None and norm > clip else 1.0)
             if multiplier != 1.0:
                 torch._foreach_mul_(grads, multiplier)
-            for group, ratio in zip(self.optimizer.param_groups, self._ratios, strict=True):
-                group["lr"] = lr * ratio
+            self._set_rates(lr)
         self._stepping = True
         self._precision.step(self.optimizer, applied)
         self._stepping = False
         self.optimizer.zero_grad(set_to_none=True)
         return Update(applied, norm)
+
+    def _set_rates(self, lr: float) -> None:
+        groups = self.optimizer.param_groups
+        for index, (group, ours) in enumerate(zip(groups, self.rates, strict=False)):
+            if group["lr"] != ours and self.outside is None:
+                self.outside = (index, float(group["lr"]))
+        self.rates = [lr * ratio for ratio in self.ratios]
+        for group, rate in zip(groups, self.rates, strict=True):
+            group["lr"] = rate
 
     def refuse_other_steps(self) -> None:
         """From now on a step that is not made here is an error; one in the middle of a window would go unseen.

@@ -1,0 +1,85 @@
+"""HG003: the weights are not equal on all ranks; the parameter and the rank are named."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from hemostat.findings import Finding, Severity
+from hemostat.train.parallel import dp
+from hemostat.train.run_guards.guard import RankGuard
+from hemostat.train.update import Step
+
+if TYPE_CHECKING:
+    from hemostat.train.session import Session
+
+_INTS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+
+
+class DriftGuard(RankGuard):
+    """Compares a checksum of every parameter over the ranks.
+
+    Args:
+        session: the run.
+    """
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def mine(self, step: Step) -> list[int]:
+        """A checksum for each parameter."""
+        params = list(dp.unwrap(self._session.model).parameters())
+        sums: list[int] = torch.stack([checksum(param) for param in params]).tolist()
+        return sums
+
+    def compare(self, said: list[Any], step: Step) -> Finding | None:
+        """A finding where a parameter differs."""
+        if len(said) == 1:
+            return None
+        names = [name for name, _ in dp.unwrap(self._session.model).named_parameters()]
+        odd = {name: ranks for name, *sums in zip(names, *said, strict=True) if (ranks := odd_ranks(sums))}
+        if not odd:
+            return None
+        first, ranks = next(iter(odd.items()))
+        who = f"rank {', '.join(str(rank) for rank in ranks)}"
+        more = f" (and {len(odd) - 1} more parameters)" if len(odd) > 1 else ""
+        return Finding(
+            code="HG003",
+            severity=Severity.ERROR,
+            message=(
+                f"the weights of the ranks have drifted apart by step {step.number}: {first} differs on {who}{more}."
+            ),
+            fix=(
+                "Look for what changes weights on one rank only, beside the optimizer. "
+                "A resume gives all ranks the same weights again."
+            ),
+            where=f"step {step.number}, {who}",
+            evidence={
+                "parameters": list(odd),
+                "ranks": sorted({rank for some in odd.values() for rank in some}),
+            },
+        )
+
+
+def checksum(tensor: torch.Tensor) -> torch.Tensor:
+    """Sum of the bit patterns of a dense tensor as integers, int64 of no dims; one changed bit changes it.
+
+    Examples:
+        >>> int(checksum(torch.tensor([1.0, -0.0])) - checksum(torch.tensor([1.0, 0.0])))
+        -2147483648
+    """
+    flat = torch.view_as_real(tensor.detach()) if tensor.is_complex() else tensor.detach()
+    return flat.view(_INTS[flat.element_size()]).sum(dtype=torch.int64)
+
+
+def odd_ranks(sums: list[Any]) -> list[int]:
+    """Ranks that do not have what most have; where two halves differ, rank 0 is right.
+
+    Examples:
+        >>> odd_ranks([7, 7, 8]), odd_ranks([7, 8]), odd_ranks([7, 7])
+        ([2], [1], [])
+    """
+    usual = Counter(sums).most_common(1)[0][0]  # of equally many, the one that came first
+    return [rank for rank, value in enumerate(sums) if value != usual]

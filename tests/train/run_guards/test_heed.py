@@ -1,0 +1,23 @@
+"""A finding is recorded and said; an error ends the run with status 4."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from hemostat.errors import HemostatWarning
+from hemostat.findings import Finding, Severity
+from hemostat.train.outcome import Outcome
+from hemostat.train.run_guards import heed
+
+
+@pytest.mark.parametrize("severity", list(Severity))
+def test_only_an_error_stops(severity):
+    session = SimpleNamespace(outcome=Outcome(), stop=None)
+    finding = Finding(code="HG002", severity=severity, message="It is lost.", fix="Lower lr.")
+    with pytest.warns(HemostatWarning, match=r"HG002: It is lost\. Lower lr\."):
+        heed(session, finding)
+    assert session.outcome.findings == [finding]
+    if severity is Severity.ERROR:
+        assert session.stop == ("It is lost. Lower lr.", 4)
+    else:
+        assert session.stop is None
