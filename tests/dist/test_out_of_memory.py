@@ -9,9 +9,12 @@ import torch
 import torch.distributed as dist
 from torch.utils.data import TensorDataset
 
-from hemostat.errors import HemostatWarning
+from hemostat.data import Source
+from hemostat.errors import EnvironmentFailure, HemostatWarning
 from hemostat.recipe import Base, Devices
-from hemostat.train import Session, TrainSettings
+from hemostat.task import LossDoor, Task
+from hemostat.train import Session, TrainSettings, prepare
+from hemostat.train.loop import Trainer
 from hemostat.train.parallel import dp
 
 SETTINGS = TrainSettings(record=False, precision="fp32")
@@ -186,3 +189,111 @@ def unused(plan: tuple[int, str, int] | None, accumulation: int) -> dict[str, ob
 def test_with_parameters_that_get_no_gradient(ranks, where):
     results, expected = ranks(2, unused, (0, where, 2), 1), ranks(2, unused, None, 2)
     check_equal(2, results, expected)
+
+
+class Limited(torch.nn.Module):
+    """Refuses more rows than this rank's limit while it is trained."""
+
+    def __init__(self, limits: tuple[int, ...]) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.linear, self.limit = torch.nn.Linear(4, 1), limits[dist.get_rank()]
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        if self.training and len(inputs) > self.limit:
+            raise torch.OutOfMemoryError(f"{len(inputs)} rows")
+        return self.linear(inputs)
+
+
+class Squares(Task):
+    def loss(self, output: torch.Tensor, target: torch.Tensor) -> tuple[torch.Tensor, int]:
+        return ((output - target) ** 2).sum(), len(target)
+
+
+def rows(num: int) -> TensorDataset:
+    torch.manual_seed(1)
+    inputs = torch.randn(num, 4)
+    return TensorDataset(inputs, inputs.sum(1, keepdim=True))
+
+
+def followed(limits: tuple[int, ...], search: bool) -> dict[str, object]:
+    """The trainer, judged after every step: each rank must come to each evaluation as often as the others."""
+    settings = TrainSettings(record=False, find_micro_batch=search)
+    base = Base(
+        optimizer="sgd", lr=0.05, tuned_batch=48 * len(limits), epochs=2, eval_every_samples=48 * len(limits)
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", HemostatWarning)
+        with Session(Limited(limits), None, rows(96 * len(limits)), base, settings=settings) as session:
+            Trainer(session, LossDoor(Squares()), Source(rows(11), "val_data")).run()
+    return {
+        "cut": (session.recipe.micro_batch, session.recipe.accumulation),
+        "evaluations": session.outcome.num_evaluations,
+        "final": session.outcome.final,
+        "said": [found.message for found in session.outcome.findings],
+    }
+
+
+def test_the_search_finds_what_fits_on_every_rank(ranks):
+    """T109: limits of 24 and 16 rows give 12, the largest half of the share of 48 that both can hold."""
+    for result in ranks(2, followed, (24, 16), True):
+        assert result["cut"] == (12, 4)
+        assert result["said"] == []
+        assert result["evaluations"] == 4
+
+
+def test_unlike_limits_are_found_on_the_way_and_the_evaluations_stay_in_step(ranks):
+    first, second = ranks(2, followed, (24, 16), False)
+    assert first == second
+    assert first["said"] == [
+        "micro_batch 48 -> 24 on all ranks after ranks 0, 1 ran out of memory at step 1.",
+        "micro_batch 24 -> 12 on all ranks after rank 1 ran out of memory at step 1.",
+    ]
+    assert first["cut"] == (12, 4)
+    assert first["evaluations"] == 4
+    searched = ranks(2, followed, (24, 16), True)[0]
+    assert first["final"] == pytest.approx(searched["final"], rel=1e-5)
+
+
+def hopeless(limits: tuple[int, ...]) -> str:
+    try:
+        followed(limits, False)
+    except EnvironmentFailure as error:
+        return str(error)
+    return "no error"
+
+
+def test_where_one_sample_is_too_much_all_ranks_say_so(ranks):
+    for said in ranks(2, hopeless, (64, 0)):
+        assert said.startswith(
+            "micro_batch=1: rank 1 ran out of memory at step 1 with one sample at a time. Use"
+        )
+
+
+def kept_loop() -> tuple[int, int, int, list[float]]:
+    """A script that keeps its loops and the model that `prepare` gave it, where backward runs out of memory."""
+    torch.manual_seed(3)
+    plan = Plan(1, "backward", 3)
+    model = Net(plan)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+    loader = torch.utils.data.DataLoader(make_data(48), batch_size=24)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", HemostatWarning)
+        session, wrapped, _, batches = prepare(model, optimizer, loader, settings=SETTINGS, epochs=2)
+        for _ in range(2):
+            for inputs, targets in batches:
+                loss = torch.nn.functional.cross_entropy(wrapped(inputs), targets, reduction="sum")
+                session.backward(loss, count=len(inputs))
+        session.close()
+    return (
+        session.last.number,
+        session.last.samples,
+        session.recipe.micro_batch,
+        [param.sum().item() for param in model.parameters()],
+    )
+
+
+def test_a_script_that_holds_the_wrapped_model_goes_on_with_it(ranks):
+    first, second = ranks(2, kept_loop)
+    assert first == second
+    assert first[:3] == (4, 96, 6)

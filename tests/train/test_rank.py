@@ -87,3 +87,15 @@ def test_values_are_sorted_by_whom_they_are_for():
         split_values({"global_batch": "many"})
     with pytest.raises(UnknownNameError, match="seed"):
         split_values({"train": {"sed": 9}})
+
+
+def test_micro_batch_auto_is_a_search_and_takes_no_accumulation():
+    rest, devices, settings = split_values({"micro_batch": "auto", "global_batch": 64})
+    assert (rest, devices.micro_batch, devices.global_batch, settings.find_micro_batch) == (
+        {},
+        None,
+        64,
+        True,
+    )
+    with pytest.raises(FieldError, match="accumulation=2: is found with micro_batch=auto"):
+        split_values({"micro_batch": "auto", "accumulation": 2})

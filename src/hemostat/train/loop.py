@@ -30,6 +30,7 @@ from hemostat.task import (
 )
 from hemostat.train.guards import nonfinite_rows
 from hemostat.train.header import task_header
+from hemostat.train.memory import find_micro_batch
 from hemostat.train.parallel import dp
 from hemostat.train.process import World, seed_everything
 from hemostat.train.progress import Progress
@@ -110,6 +111,9 @@ class Trainer:
         for finding in session.recipe.findings:
             if finding.severity > Severity.INFO:
                 progress.say(f"note {finding.code}: {finding.message} {finding.fix}".rstrip())
+        if session.settings.find_micro_batch and session.back_off.found is None:
+            find_micro_batch(session, self._compute)
+            progress.say(f"note: micro_batch={session.recipe.micro_batch} is the largest that fits")
         if session.settings.self_check:
             with undone(dp.unwrap(session.model), session.updater.params, session.world.device):
                 self._check_loss(progress)

@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TextIO
 
+import msgspec
+
 from hemostat.blame import said, user_line
 from hemostat.config import decode
 from hemostat.errors import FieldError, HemostatError, HemostatWarning, RecordError
@@ -39,6 +41,16 @@ def split_values(values: Mapping[str, Any]) -> tuple[dict[str, Any], Devices, Tr
     if not isinstance(engine, Mapping):
         raise FieldError("train", engine, "is a section, not a value", "Write it like --set train.seed=3.")
     settings = decode(TrainSettings, engine, prefix="train.")
+    if rest.get("micro_batch") == "auto":
+        settings = msgspec.structs.replace(settings, find_micro_batch=True)
+        del rest["micro_batch"]
+        if "accumulation" in rest:
+            raise FieldError(
+                "accumulation",
+                rest["accumulation"],
+                "is found with micro_batch=auto",
+                "Leave one of them out.",
+            )
     devices = decode(Devices, {name: rest.pop(name) for name in _DEVICE_KEYS if name in rest})
     return rest, devices, settings
 
