@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import socket
+import threading
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import SimpleNamespace
 
 import pytest
 from rank_pool import Pools
@@ -27,3 +32,47 @@ def _outside_any_job(monkeypatch: pytest.MonkeyPatch) -> None:
         "TORCHELASTIC_RUN_ID",
     ):
         monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def webhook() -> Iterator[SimpleNamespace]:
+    """A web server that keeps what is posted: `url` for apprise, `got` decoded, `answer` the status it gives."""
+    kept = SimpleNamespace(got=[], answer=200)
+
+    class Hook(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            kept.got.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+            self.send_response(kept.answer)
+            self.end_headers()
+
+        def log_message(self, *words: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Hook)
+    kept.url = f"json://user:hunter2@127.0.0.1:{server.server_port}/secret-path"
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield kept
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.fixture
+def mail_server() -> Iterator[SimpleNamespace]:
+    """A mail server that keeps its letters: `url` for apprise, `got` as text."""
+    from aiosmtpd.controller import Controller
+
+    kept = SimpleNamespace(got=[])
+
+    class Box:
+        async def handle_DATA(self, server: object, session: object, envelope: SimpleNamespace) -> str:
+            kept.got.append(envelope.content.decode())
+            return "250 OK"
+
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    controller = Controller(Box(), hostname="127.0.0.1", port=port)
+    controller.start()
+    kept.url = f"mailto://127.0.0.1:{port}?from=run@example.org&to=me@example.org&mode=insecure"
+    yield kept
+    controller.stop()

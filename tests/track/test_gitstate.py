@@ -49,6 +49,18 @@ def test_clean(repository):
     assert found["remote"] is None
 
 
+def test_addresses_for_messages_stay_out_of_the_diff(repository):
+    for folder in (repository, repository / "sub"):
+        folder.mkdir(exist_ok=True)
+        (folder / "hemostat.toml").write_text("")
+    commit(repository)
+    for folder in (repository, repository / "sub"):
+        (folder / "hemostat.toml").write_text('[notify]\nurls = ["slack://hunter2"]\n')
+    (repository / "train.py").write_text("lr = 0.2\n")
+    found = git_state(repository)
+    assert found["dirty"] and "lr = 0.2" in found["diff"] and "hunter2" not in found["diff"]
+
+
 def test_the_recorded_diff_restores_the_tree(repository, tmp_path):
     commit(repository)
     (repository / "sub").mkdir()

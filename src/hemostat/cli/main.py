@@ -23,6 +23,7 @@ COMMANDS = {
     "verify": ("hemostat.cli.verify", "do N processes take the steps of one? On the CPU, before paying"),
     "data": ("hemostat.cli.data", "what would make reading the data faster?"),
     "export": ("hemostat.cli.export", "take a run's model away: weights, card, ready to load"),
+    "notify": ("hemostat.cli.notify", "is somebody told when a run ends? Sends a trial message"),
     "runs": ("hemostat.cli.runs", "which commit, data and parameters gave which result?"),
 }
 

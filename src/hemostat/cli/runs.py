@@ -15,14 +15,14 @@ from hemostat.track import RunRecord, list_runs, load_run
 from hemostat.units import format_count, format_number, format_plus_minus, format_seconds, format_usd
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-_ACTIONS = ("list", "show", "compare")
+_ACTIONS = ("list", "show", "compare", "budget")
 _SHOWN = 10
 _EVALUATIONS = 2
 
 
 @app.command()
 def runs(
-    action: Annotated[str, typer.Argument(help="list, show, or compare")] = "list",
+    action: Annotated[str, typer.Argument(help="list, show, compare, or budget")] = "list",
     names: Annotated[
         list[str] | None,
         typer.Argument(
@@ -58,6 +58,11 @@ def runs(
         if names:
             raise UsageError(f"run={names[0]!r}: list takes no run. Write `hemostat runs show {names[0]}`.")
         print(_listing(root, list_runs(root, rebuild=reindex), _SHOWN if num is None else num, json))
+        return
+    if action == "budget":
+        from hemostat.cli.budget import print_page
+
+        print_page(root, json)
         return
     if action == "compare":
         _compare([load_run(root, name) for name in names], root, {"json": json, "plot": plot, "why": why})

@@ -6,12 +6,15 @@ import contextlib
 import os
 import shutil
 import sys
+import time
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from hemostat.cli.budget import allowed
+from hemostat.cli.messenger import Messenger
 from hemostat.config import decode, merge, parse_overrides, read_toml
 from hemostat.errors import FieldError, MissingExtraError, RecordError
 from hemostat.launch import Job, backend
@@ -36,6 +39,12 @@ def train(
     resume: Annotated[
         str | None, typer.Option(help="go on with a run from its last whole checkpoint: its id, or last")
     ] = None,
+    max_hours: Annotated[
+        str | None, typer.Option(help="save and stop before so many hours are spent: 4, 90min")
+    ] = None,
+    max_usd: Annotated[
+        str | None, typer.Option(help="save and stop before so many dollars are spent: 40; needs a price")
+    ] = None,
     max_restarts: Annotated[int, typer.Option(help="restarts of all ranks after one has failed")] = 0,
     config: Annotated[Path | None, typer.Option(help="TOML file with settings")] = None,
     set_: Annotated[list[str] | None, typer.Option("--set", help="one setting, as in --set lr=0.1")] = None,
@@ -44,7 +53,9 @@ def train(
     why: Annotated[bool, typer.Option("--why", help="show the reason of each value")] = False,
 ) -> None:
     """Run a task file on 1..N processes and record the run."""
+    caps = {name: text for name, text in (("max_hours", max_hours), ("max_usd", max_usd)) if text is not None}
     values = merge(read_toml(config) if config else {}, parse_overrides(set_ or []))
+    values = merge(values, {"train": caps} if caps else {})
     show = {"json": json, "plot": plot, "why": why}
     if "HEMOSTAT_RUN_DIR" in os.environ or "TORCHELASTIC_RUN_ID" in os.environ:
         raise typer.Exit(_be_a_rank(_named(task), values, show))
@@ -58,10 +69,15 @@ def train(
         task = _same_task(task, given.task)
         values = merge(merge(given.values, values), {"train": {"resume": record.id}})
         nproc = nproc or given.num_ranks
+        project = allowed(values, record.path.parent)
     else:
+        project = allowed(values, runs)
         record = _new_run(_named(task), _num_ranks(nproc, values), runs)
     job = _job(record, _named(task), _num_ranks(nproc, values), values, max_restarts)
-    raise typer.Exit(_conclude(job, _launch(job, new=resume is None), show))
+    with Messenger(job.run_dir, project) as messenger:
+        status = _conclude(job, _launch(job, new=resume is None), show)
+        messenger.ended(status)
+    raise typer.Exit(status)
 
 
 def _named(task: str | None) -> str:
@@ -94,6 +110,7 @@ def _job(record: RunRecord, task: str, num_ranks: int, values: dict[str, Any], m
         run_dir=record.path,
         port=port,
         max_restarts=max_restarts,
+        env={"HEMOSTAT_LAUNCHED_S": str(time.monotonic())},  # start-up is paid too
     )
 
 

@@ -144,5 +144,7 @@ def marks_passed(share: float) -> tuple[int, ...]:
     Examples:
         >>> marks_passed(0.49), marks_passed(0.8), marks_passed(1.2)
         ((), (50, 80), (50, 80, 100))
+
+    Source: a convention of this project.
     """
     return tuple(round(100 * mark) for mark in (*WARN_AT, 1.0) if share >= mark)

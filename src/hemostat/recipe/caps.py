@@ -23,6 +23,8 @@ def read_hours(value: float | str, field: str) -> float:
     Examples:
         >>> read_hours(1.5, "train.max_hours"), read_hours("90min", "train.max_hours"), read_hours("2", "max_hours")
         (5400.0, 5400.0, 7200.0)
+
+    Source: an hour has 3600 seconds.
     """
     if isinstance(value, str):
         seconds = parse_seconds(f"{value}h" if _is_number(value) else value, field)

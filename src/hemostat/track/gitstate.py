@@ -9,6 +9,7 @@ from typing import Any
 
 from hemostat.track.masking import mask_text
 
+_PRIVATE = ":(exclude,glob)**/hemostat.toml"  # addresses for messages; no result depends on it
 MAX_DIFF_BYTES = 256 * 1024
 MAX_UNTRACKED = 200
 _TIMEOUT_S = 20.0
@@ -41,7 +42,8 @@ def git_state(cwd: Path) -> dict[str, Any]:
         if found.pop("changed"):
             against = found["commit"] or _EMPTY_TREE
             # --relative=off and the root as folder: the patch must apply from the top
-            patch = _git(Path(found["root"]), "diff", "--no-ext-diff", "--no-color", "--binary", against)
+            options = ("--no-ext-diff", "--no-color", "--binary", against, "--", ".", _PRIVATE)
+            patch = _git(Path(found["root"]), "diff", *options)
             found["diff"] = patch[:MAX_DIFF_BYTES].decode(errors="replace")
             found["diff_truncated"] = len(patch) > MAX_DIFF_BYTES
     except _GitSaysNoError as reason:

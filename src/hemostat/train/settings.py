@@ -28,6 +28,7 @@ class TrainSettings(Config, frozen=True, kw_only=True):
         instance: a name of the price table, such as "p4d.24xlarge".
         max_hours: hard cap of all attempts together, start-up included; a bare number is hours, "90min" a text.
         max_usd: the same in dollars, 40 or "$40"; it needs a price.
+        over_budget: start although the project's budget is spent.
         record: keep the run in `.hemostat/runs`.
         workers: who reads the data: the training thread, threads or processes; measured where left out.
         save: write checkpoints.
@@ -53,6 +54,7 @@ class TrainSettings(Config, frozen=True, kw_only=True):
     instance: str | None = None
     max_hours: float | str | None = None
     max_usd: float | str | None = None
+    over_budget: bool = False
     record: bool = True
     workers: Workers = Workers()
     save: bool = True
