@@ -10,10 +10,12 @@ import torch
 import torch.distributed as dist
 from torch.utils.data import TensorDataset
 
-from hemostat.errors import HemostatWarning
+from hemostat.errors import GuardStop, HemostatWarning
 from hemostat.recipe import Base
+from hemostat.task import LossDoor, Task
 from hemostat.track import Checkpoints
 from hemostat.train import Session, TrainSettings
+from hemostat.train.loop import Trainer
 from hemostat.train.parallel import dp
 
 Hand = Callable[[Session, int], None]
@@ -121,3 +123,46 @@ def test_a_rate_set_on_one_rank_between_steps_is_named_by_all(ranks):
     assert code == "HG006"
     assert "set lr=0.7 in group 0 on rank 1" in message
     assert first["steps"] == 36
+
+
+class Line(Task):
+    """Rank 1 changes a weight in the last step."""
+
+    def model(self) -> torch.nn.Module:
+        return torch.nn.Linear(4, 1)
+
+    def loss(self, output, target):  # type: ignore[no-untyped-def]
+        return ((output - target) ** 2).sum(), len(target)
+
+
+def drifting_at_the_end(folder: str) -> tuple[str, int]:
+    os.chdir(folder)
+    torch.manual_seed(0)
+    inputs = torch.randn(32, 4)
+    data = TensorDataset(inputs, inputs.sum(1, keepdim=True))
+    base, settings = Base(optimizer="sgd", lr=0.01, tuned_batch=8, epochs=1), TrainSettings(self_check=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", HemostatWarning)
+        try:
+            with Session(Line().model(), None, data, base, settings=settings) as session:
+                trainer = Trainer(session, LossDoor(Line()), None)
+                step = session.updater.optimizer.register_step_post_hook
+                step(lambda *_: nudge_last(session))
+                trainer.run()
+        except GuardStop as error:
+            return str(error), session.last.number
+    return "no guard", session.last.number
+
+
+def nudge_last(session: Session) -> None:
+    if session.last and session.last.number == 3 and dist.get_rank() == 1:
+        with torch.no_grad():
+            dp.unwrap(session.model).bias += 1e-6
+
+
+def test_what_the_last_checkpoint_finds_ends_the_command_with_its_status(ranks, tmp_path):
+    (first, steps), (second, _) = ranks(2, drifting_at_the_end, str(tmp_path))
+    assert first == second
+    assert steps == 4
+    assert "bias differs on rank 1" in first
+    assert "hemostat train --resume" in first

@@ -127,13 +127,13 @@ class Trainer:
                 self._evaluate(progress)
         finally:
             progress.close()
-        stopped = None if session.stop is None else session.stop.error(self._where_saved())
-        if session.last and not session.applied_steps and stopped is None:
+        if session.last and not session.applied_steps and ends_by_itself:
             raise GuardStop(
                 f"none of the {session.last.number} steps was applied: the loss counted nothing or was never finite. "
                 "Look at the count that loss() returns."
             )
-        session.save()
+        session.save()  # it compares the ranks once more
+        stopped = None if session.stop is None else session.stop.error(self._where_saved())
         if stopped is not None:
             raise stopped
 

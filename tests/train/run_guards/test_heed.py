@@ -18,6 +18,6 @@ def test_only_an_error_stops(severity):
         heed(session, finding)
     assert session.outcome.findings == [finding]
     if severity is Severity.ERROR:
-        assert session.stop == ("It is lost. Lower lr.", 4)
+        assert session.stop == ("It is lost. Lower lr", 4)
     else:
         assert session.stop is None
