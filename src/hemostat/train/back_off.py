@@ -58,8 +58,8 @@ class BackOff:
     def guard(self) -> Iterator[None]:
         """Put forward and backward of one micro-batch inside: an allocation that is refused there ends no run.
 
-        Without several ranks, or with them: the window is given up, and its samples come again from
-        `session.steps()` in smaller micro-batches.
+        The window is given up on all ranks, and its samples come again from `session.steps()` in smaller
+        micro-batches.
 
         Raises:
             EnvironmentFailure: one sample at a time is too much already; on all ranks.
