@@ -13,6 +13,7 @@ def test_notes_come_back(tmp_path):
         count=2.0,
         pieces=1,
         gradients={"w": [1.0, 2.0, 3.0, 4.0, 5.0]},
+        gradient_digest="g",
         rates=[1e-3],
         weights={},
         digests=["x", "y"],

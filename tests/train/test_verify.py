@@ -21,6 +21,7 @@ def step(number: int, **changes: Any) -> StepTrace:
         count=4.0,
         pieces=1,
         gradients=tensors,
+        gradient_digest="g",
         rates=[0.1],
         weights=tensors,
         digests=["a"],
@@ -78,7 +79,7 @@ def test_padding_is_no_fault_where_single_samples_are_equal():
     [
         ({"rows": list("abcd")}, "the order of the data"),
         ({"loss_sum": 8.0 + 1e-12}, "buffers or the random numbers"),
-        ({"gradients": {}}, "behind the gradient"),
+        ({"gradient_digest": "h"}, "behind the gradient"),
         ({"rates": [0.1 + 1e-15]}, "the learning rate"),
         ({"digests": ["b"]}, "outside of its state_dict"),
     ],

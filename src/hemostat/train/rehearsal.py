@@ -126,6 +126,7 @@ class Rehearsal(Watch):
         self._leg = Leg("real")
         self._trace = Trace()
         self._gradients: dict[str, list[float]] = {}
+        self._gradient_digest = ""
         self._rates: list[float] = []
         self._micros: list[tuple[list[str], float, float]] = []
         self._small = (0, 0)
@@ -181,6 +182,9 @@ class Rehearsal(Watch):
             device="cpu",
             precision="fp32",
             self_check=False,
+            guards=(),
+            find_micro_batch=False,
+            lr_range=False,
             workers=Workers(mode="none"),
             record=True,
             save=True,
@@ -221,7 +225,9 @@ class Rehearsal(Watch):
 
         def before_step(optimizer: torch.optim.Optimizer, *_: object) -> None:
             self._rates = [float(group["lr"]) for group in optimizer.param_groups]
-            self._gradients = {name: sketch(p.grad, name) for name, p in pairs if p.grad is not None}
+            found = {name: p.grad for name, p in pairs if p.grad is not None}
+            self._gradients = {name: sketch(grad, name) for name, grad in found.items()}
+            self._gradient_digest = leaves_digest(found)
 
         session.updater.optimizer.register_step_pre_hook(before_step)
 
@@ -273,6 +279,7 @@ class Rehearsal(Watch):
                 count=sum(value for _, _, value in micros),
                 pieces=sum(bool(part) for part, _, _ in micros),
                 gradients=self._gradients,
+                gradient_digest=self._gradient_digest,
                 rates=self._rates,
                 weights=weights,
                 digests=[digest for _, digest in everyone],

@@ -20,6 +20,7 @@ class StepTrace(msgspec.Struct, kw_only=True):
         pieces: micro-batches that held samples.
         gradients, weights: per parameter its norm and four projections; weights are those afterwards.
         rates: learning rate of each group.
+        gradient_digest: of all gradients; sketches are sums, whose last bits follow the memory they lie in.
         digests: of the weights of each rank.
     """
 
@@ -29,6 +30,7 @@ class StepTrace(msgspec.Struct, kw_only=True):
     count: float
     pieces: int
     gradients: Sketches
+    gradient_digest: str
     rates: list[float]
     weights: Sketches
     digests: list[str]

@@ -262,7 +262,7 @@ def _about_resume(job: Job, num_ranks: int) -> tuple[float, Finding | None]:
         parts = {
             "the order of the data": (first.rows, second.rows),
             "the model's buffers or the random numbers": (first.loss_sum, second.loss_sum),
-            "something behind the gradient": (first.gradients, second.gradients),
+            "something behind the gradient": (first.gradient_digest, second.gradient_digest),
             "the learning rate": (first.rates, second.rates),
             "state that the optimizer keeps outside of its state_dict": (first.digests, second.digests),
         }
