@@ -10,8 +10,9 @@ import sys
 
 import pytest
 
+from hemostat.disk import recording
 from hemostat.errors import RecordError
-from hemostat.track.files import plain_json, read_json, recording, write_all, write_json
+from hemostat.track.files import plain_json, read_json, write_all, write_json
 
 
 def test_round_trip_and_no_leftover(tmp_path):

@@ -20,7 +20,8 @@ from torch.utils.data import DataLoader
 from hemostat.data.content import is_table, tensor_bytes
 from hemostat.data.prepared import DIGESTS, FORMAT, RECIPE
 from hemostat.data.reading import READING
-from hemostat.errors import FieldError, RecordError, TaskError
+from hemostat.disk import new_folder
+from hemostat.errors import RecordError, TaskError
 from hemostat.track import fingerprint
 from hemostat.units import format_bytes
 
@@ -57,13 +58,8 @@ def prepare_copy(
         TaskError: the samples are random, are no tensors, or do not fit together.
         RecordError: the disk is full, or the folder cannot be written.
     """
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise FieldError("out", str(folder), "is there already and not empty", "Choose another folder.")
-    rows = _Rows(source)
-    beside = folder.with_name(f".{folder.name}.{os.getpid()}.tmp")
-    try:
-        _sweep(folder)
-        beside.mkdir(parents=True)
+    rows = _Rows(source)  # what the user's own code raises is not said of the folder
+    with new_folder(folder, "out") as beside:
         _check_room(rows, beside)
         given = parts if parts is not None else source.content()
         recipe = {
@@ -76,13 +72,6 @@ def prepare_copy(
             "leaves": _write(rows, beside, progress or (lambda done: None)),
         }
         (beside / RECIPE).write_text(json.dumps(recipe, indent=1) + "\n", encoding="utf-8")
-        if folder.exists():
-            folder.rmdir()
-        beside.rename(folder)
-    except OSError as error:
-        raise RecordError(f"out={str(folder)!r}: cannot be written, {error.strerror or error}.") from None
-    finally:
-        shutil.rmtree(beside, ignore_errors=True)
     return recipe
 
 
@@ -94,14 +83,6 @@ def _identity(parts: list[Any], cache: Path) -> dict[str, Any]:
     ]
     files = fingerprint([(name, path) if name else path for name, path in paths], "full", cache=cache).files
     return {**fingerprint(parts, "full", cache=cache).summary(), "paths": paths, "files": files}
-
-
-def _sweep(folder: Path) -> None:
-    """Remove what killed processes have left."""
-    for left in folder.parent.glob(f".{folder.name}.*.tmp"):
-        number = left.name.split(".")[-2]
-        if number.isdecimal() and not Path(f"/proc/{number}").exists() and Path("/proc/self").exists():
-            shutil.rmtree(left, ignore_errors=True)
 
 
 def _check_room(rows: _Rows, folder: Path) -> None:

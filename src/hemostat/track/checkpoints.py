@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
-import os
 import shutil
 from collections.abc import Iterable
 from importlib.metadata import version
@@ -13,8 +11,9 @@ from typing import Any
 
 import msgspec
 
+from hemostat.disk import give_name, recording
 from hemostat.errors import RecordError
-from hemostat.track.files import read_json, recording, write_json
+from hemostat.track.files import read_json, write_json
 
 CHECKPOINT_FORMAT = 1
 MANIFEST = "manifest.json"
@@ -144,11 +143,9 @@ class Checkpoints:
         }
         write_json(temporary / MANIFEST, {**manifest, "num_ranks": num_ranks, "files": files})
         with recording(final):
-            _sync_folder(temporary)
             if final.exists():  # the same step again, after a resume
                 shutil.rmtree(final)
-            temporary.rename(final)
-            _sync_folder(self.root)
+            give_name(temporary, final)
         return final
 
     def manifest(self, path: Path) -> Manifest:
@@ -241,12 +238,3 @@ def checkpoint_trouble(path: Path) -> str:
         if now.sha256 != then.sha256:
             return f"{name} is damaged: its digest differs"
     return ""
-
-
-def _sync_folder(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        with contextlib.suppress(OSError):  # some network volumes cannot sync a folder
-            os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

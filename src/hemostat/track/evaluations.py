@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from hemostat.disk import recording
 from hemostat.errors import RecordError
-from hemostat.track.files import read_json, recording, write_json
+from hemostat.track.files import read_json, write_json
 
 _FOLDER = "evaluations"
 _FILE = "result.json"

@@ -6,38 +6,13 @@ import contextlib
 import errno
 import math
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from hemostat.disk import recording
 from hemostat.errors import RecordError
-
-_WHY = {
-    errno.ENOSPC: ("the disk is full", "Free some space, or choose another folder for the runs."),
-    errno.EDQUOT: ("the disk quota is used up", "Free some space, or choose another folder for the runs."),
-    errno.EFBIG: ("the file-size limit is reached", "Raise `ulimit -f`."),
-    errno.EROFS: ("the file system is read-only", "Choose a folder that can be written."),
-    errno.EACCES: ("permission denied", "Choose a folder that can be written."),
-    errno.EPERM: ("permission denied", "Choose a folder that can be written."),
-    errno.ENOTDIR: ("a part of the path is a file, not a folder", "Choose another folder."),
-    errno.EEXIST: ("there is a file of that name already", "Choose another folder."),
-}
-
-
-@contextlib.contextmanager
-def recording(path: Path) -> Iterator[None]:
-    """Turn what the operating system says about `path` into one `RecordError` with the repair.
-
-    Raises:
-        RecordError: any `OSError` inside the block.
-    """
-    try:
-        yield
-    except OSError as error:
-        reason, fix = _WHY.get(error.errno or 0, (error.strerror or str(error), "Check the path."))
-        raise RecordError(f"record={str(path)!r}: cannot be written, {reason}. {fix}") from error
 
 
 def plain_json(value: Any) -> Any:

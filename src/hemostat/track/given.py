@@ -9,8 +9,9 @@ from typing import Any
 
 import msgspec
 
+from hemostat.disk import recording
 from hemostat.errors import RecordError
-from hemostat.track.files import recording, write_all
+from hemostat.track.files import write_all
 
 _FILE = "given.toml"
 

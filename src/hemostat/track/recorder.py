@@ -12,8 +12,9 @@ from types import TracebackType
 
 import msgspec
 
+from hemostat.disk import recording
 from hemostat.errors import RecordError
-from hemostat.track.files import recording, write_all
+from hemostat.track.files import write_all
 
 
 class Recorder:

@@ -12,8 +12,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from hemostat.disk import recording
 from hemostat.errors import FieldError
-from hemostat.track.files import read_json, recording, write_json
+from hemostat.track.files import read_json, write_json
 from hemostat.track.masking import mask_command, mask_values
 
 FORMAT = 1

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import msgspec
 
+from hemostat.disk import recording
 from hemostat.errors import RecordError
-from hemostat.track.files import recording
 
 _FOLDER = "samples"
 _NAME = re.compile(r"step-(\d+)\.(.+)\.(txt|png)")

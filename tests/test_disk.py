@@ -1,0 +1,46 @@
+"""A disk that refuses is one message, and a new folder is there whole or not at all."""
+
+import errno
+import os
+
+import pytest
+
+from hemostat.disk import new_folder, recording
+from hemostat.errors import FieldError, RecordError
+
+
+@pytest.mark.parametrize(
+    ("code", "says"),
+    [
+        (errno.ENOSPC, r"dir='x': cannot be written, the disk is full\. Free some space"),
+        (errno.EFBIG, r"the file-size limit is reached\. Raise `ulimit -f`"),
+        (errno.ENOTDIR, "a part of the path is a file"),
+        (errno.EIO, r"Input/output error\. Check the path"),
+    ],
+)
+def test_what_the_system_says_becomes_one_message(code, says):
+    with pytest.raises(RecordError, match=says), recording("x", "dir"):
+        raise OSError(code, os.strerror(code))
+
+
+def test_an_error_leaves_nothing_and_an_empty_folder_is_taken(tmp_path):
+    with pytest.raises(KeyError), new_folder(tmp_path / "out", "dir") as beside:
+        (beside / "half").write_text("x")
+        raise KeyError
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "out").mkdir()
+    with new_folder(tmp_path / "out", "dir") as beside:
+        (beside / "a").write_text("x")
+        assert list((tmp_path / "out").iterdir()) == []
+    assert [path.name for path in tmp_path.glob("*/*")] == ["a"]
+    with pytest.raises(FieldError, match=r"dir='.*out': is there already and not empty"):
+        new_folder(tmp_path / "out", "dir").__enter__()
+
+
+def test_a_full_disk_in_the_block_names_the_folder(tmp_path):
+    with (
+        pytest.raises(RecordError, match=r"out='.*new': cannot be written, the disk is full"),
+        new_folder(tmp_path / "new", "out"),
+    ):
+        raise OSError(errno.ENOSPC, "No space left on device")
+    assert list(tmp_path.iterdir()) == []
