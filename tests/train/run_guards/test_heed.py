@@ -7,12 +7,14 @@ import pytest
 from hemostat.errors import HemostatWarning
 from hemostat.findings import Finding, Severity
 from hemostat.train.outcome import Outcome
+from hemostat.train.process import World
+from hemostat.train.record import Record
 from hemostat.train.run_guards import heed
 
 
 @pytest.mark.parametrize("severity", list(Severity))
 def test_only_an_error_stops(severity):
-    session = SimpleNamespace(outcome=Outcome(), stop=None)
+    session = SimpleNamespace(outcome=Outcome(), stop=None, record=Record(World(), enabled=False))
     finding = Finding(code="HG002", severity=severity, message="It is lost.", fix="Lower lr.")
     with pytest.warns(HemostatWarning, match=r"HG002: It is lost\. Lower lr\."):
         heed(session, finding)
