@@ -45,6 +45,10 @@ def train(
     max_usd: Annotated[
         str | None, typer.Option(help="save and stop before so many dollars are spent: 40; needs a price")
     ] = None,
+    lr_range: Annotated[
+        bool,
+        typer.Option("--lr-range", help="sweep the rate first and say which to try; the run keeps its own"),
+    ] = False,
     max_restarts: Annotated[int, typer.Option(help="restarts of all ranks after one has failed")] = 0,
     config: Annotated[Path | None, typer.Option(help="TOML file with settings")] = None,
     set_: Annotated[list[str] | None, typer.Option("--set", help="one setting, as in --set lr=0.1")] = None,
@@ -56,6 +60,7 @@ def train(
     caps = {name: text for name, text in (("max_hours", max_hours), ("max_usd", max_usd)) if text is not None}
     values = merge(read_toml(config) if config else {}, parse_overrides(set_ or []))
     values = merge(values, {"train": caps} if caps else {})
+    values = merge(values, {"train": {"lr_range": True}} if lr_range else {})
     show = {"json": json, "plot": plot, "why": why}
     if "HEMOSTAT_RUN_DIR" in os.environ or "TORCHELASTIC_RUN_ID" in os.environ:
         raise typer.Exit(_be_a_rank(_named(task), values, show))

@@ -30,6 +30,7 @@ from hemostat.task import (
 )
 from hemostat.train.guards import nonfinite_rows
 from hemostat.train.header import task_header
+from hemostat.train.lr_range import find_range, said
 from hemostat.train.memory import find_micro_batch
 from hemostat.train.parallel import dp
 from hemostat.train.process import World, seed_everything
@@ -117,6 +118,8 @@ class Trainer:
         if session.settings.self_check:
             with undone(dp.unwrap(session.model), session.updater.params, session.world.device):
                 self._check_loss(progress)
+        if session.settings.lr_range and session.last is None:
+            progress.say(said(find_range(session, self._compute), session))
         try:
             if session.last and self._is_due(session.last):
                 self._evaluate(progress)  # the run was stopped before it could

@@ -19,6 +19,7 @@ class TrainSettings(Config, frozen=True, kw_only=True):
         seed: of the weights and of the order.
         device: "cpu" or "cuda"; None takes an accelerator where there is one.
         precision: "fp32", "bf16" or "fp16"; None asks the recipe.
+        lr_range: sweep the rate before the first step and say what it shows; the run keeps its own.
         self_check: compare one step at N ranks with one process before training.
         deterministic: ask torch for deterministic kernels.
         num_threads: torch threads of one rank; None keeps what the launcher set.
@@ -45,6 +46,7 @@ class TrainSettings(Config, frozen=True, kw_only=True):
     seed: int = 0
     device: str | None = None
     precision: str | None = None
+    lr_range: bool = False
     self_check: bool = True
     deterministic: bool = False
     num_threads: int | None = None
