@@ -33,6 +33,7 @@ def test_a_published_checkpoint_is_whole_and_says_what_it_is(checkpoints: Checkp
 
 
 def test_a_half_written_one_is_not_seen_and_the_one_before_is_taken(checkpoints: Checkpoints) -> None:
+    """T079."""
     first = write(checkpoints, 1)
     (checkpoints.begin(2) / "tensors").write_bytes(b"half")
     assert checkpoints.last_whole() == (first, [])
@@ -70,6 +71,7 @@ def test_a_garbled_manifest_is_no_checkpoint(checkpoints: Checkpoints) -> None:
 
 
 def test_rotation_keeps_the_newest_and_the_best(checkpoints: Checkpoints) -> None:
+    """T086."""
     paths = [write(checkpoints, step) for step in range(1, 6)]
     checkpoints.mark_best(paths[1])
     checkpoints.begin(9)
@@ -80,6 +82,7 @@ def test_rotation_keeps_the_newest_and_the_best(checkpoints: Checkpoints) -> Non
 
 
 def test_nothing_is_rotated_away_while_the_newest_is_damaged(checkpoints: Checkpoints) -> None:
+    """T087."""
     paths = [write(checkpoints, step) for step in range(1, 5)]
     (paths[-1] / "tensors").write_bytes(b"")
     checkpoints.rotate(keep=1)
@@ -87,9 +90,22 @@ def test_nothing_is_rotated_away_while_the_newest_is_damaged(checkpoints: Checkp
 
 
 def test_the_best_is_none_before_there_is_one_and_after_it_is_gone(checkpoints: Checkpoints) -> None:
+    """T051."""
     assert checkpoints.best() is None
     checkpoints.mark_best(write(checkpoints, 1).with_name("step-000000007"))
     assert checkpoints.best() is None
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"checkpoint": 3}'])
+def test_a_garbled_pointer_to_the_best_is_named_and_stops_the_rotation(
+    checkpoints: Checkpoints, text
+) -> None:
+    paths = [write(checkpoints, step) for step in (1, 2, 3)]
+    (checkpoints.root / "best.json").write_text(text)
+    with pytest.raises(RecordError, match=r"best\.json is garbled"):
+        checkpoints.best()
+    checkpoints.rotate(1)
+    assert checkpoints.published() == paths
 
 
 def test_saving_a_step_again_replaces_it(checkpoints: Checkpoints) -> None:

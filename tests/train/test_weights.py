@@ -4,7 +4,7 @@ import shutil
 import pytest
 import torch
 
-from hemostat.errors import RecordError, TaskError, UnknownNameError, UsageError
+from hemostat.errors import FieldError, RecordError, TaskError, UnknownNameError, UsageError
 from hemostat.track import RunRecord, create_run, load_run, update_run, write_exit
 from hemostat.train.tensor_files import METADATA
 from hemostat.train.weights import Weights, fit_weights, read_weights
@@ -33,8 +33,32 @@ def test_best_and_last(run):
     model = torch.nn.Linear(3, 2)
     fit_weights(model, best, "it")
     assert torch.equal(model.weight, best.state["weight"])
-    with pytest.raises(UnknownNameError, match="best, last"):
+    with pytest.raises(UnknownNameError, match="best, last, step-7, step-9"):
         read_weights(run, "worst")
+
+
+@pytest.mark.parametrize("name", [9, "9", "step-9", "step-000000009"])
+def test_any_checkpoint_that_is_there(run, name):
+    found = read_weights(run, name)
+    assert (found.name, found.step, str(found)) == ("step-9", 9, "weights of step 9")
+    assert torch.equal(found.state["weight"], read_weights(run, "last").state["weight"])
+    with pytest.raises(UnknownNameError, match=r"checkpoint='step-8': .*Known: best, last, step-7, step-9"):
+        read_weights(run, 8)
+    with pytest.raises(FieldError, match=r"checkpoint=True: .*a step such as 40"):
+        read_weights(run, True)
+
+
+def test_a_garbled_pointer_to_the_best_is_said_with_the_step_of_the_record(run):
+    (run.path / "checkpoints" / "best.json").write_text("{")
+    for name in (None, "best"):
+        with pytest.raises(
+            RecordError, match=r"best\.json is garbled.*step 7 as the best.*--checkpoint step-7"
+        ):
+            read_weights(run, name)
+    assert read_weights(run, "step-7").step == 7
+    shutil.rmtree(folder(run, 7))
+    with pytest.raises(RecordError, match=r"--checkpoint last\."):
+        read_weights(run)
 
 
 def test_a_run_never_judged_gives_its_last(run):

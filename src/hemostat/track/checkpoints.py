@@ -179,22 +179,34 @@ class Checkpoints:
         write_json(self.root / BEST, {"checkpoint": path.name})
 
     def best(self) -> Path | None:
-        """The checkpoint that `mark_best` named, if it is there."""
+        """The checkpoint that `mark_best` named, if it is there.
+
+        Raises:
+            RecordError: its pointer is garbled.
+        """
         try:
-            name = str(read_json(self.root / BEST).get("checkpoint"))
-        except (FileNotFoundError, RecordError):
+            name = read_json(self.root / BEST).get("checkpoint")
+        except FileNotFoundError:
             return None
+        except RecordError as error:
+            raise RecordError(f"{BEST} is garbled: {error}") from None
+        if not isinstance(name, str):
+            raise RecordError(f"{BEST} is garbled: {str(self.root / BEST)!r} names no checkpoint.")
         return next((path for path in self.published() if path.name == name), None)
 
     def rotate(self, keep: int) -> None:
         """Remove all but the newest `keep` and the best, and what unfinished saves left.
 
-        Nothing is removed unless the newest one is whole: an older one may be the only way back.
+        Nothing is removed unless the newest one is whole: an older one may be the only way back. Nor where it is not
+        known which one is the best.
         """
         published = self.published()
         if not published or checkpoint_trouble(published[-1]):
             return
-        kept = {*published[-keep:], self.best()}
+        try:
+            kept = {*published[-keep:], self.best()}
+        except RecordError:
+            return
         gone = [path for path in published if path not in kept]
         for path in [*self.root.glob(".step-*.tmp"), *gone]:
             shutil.rmtree(path, ignore_errors=True)

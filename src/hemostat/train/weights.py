@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from hemostat.errors import RecordError, TaskError, UnknownNameError, UsageError
+from hemostat.errors import FieldError, RecordError, TaskError, UnknownNameError, UsageError
 from hemostat.track import Checkpoints, RunRecord
 from hemostat.train.recorded_task import is_own_loop
 from hemostat.train.tensor_files import MODEL, read_tensors, tensor_shapes
 
 CHECKPOINTS = ("best", "last")
+_STEP = "step-"
 
 
 class Weights(NamedTuple):
@@ -20,7 +22,7 @@ class Weights(NamedTuple):
 
     Attributes:
         state: on the CPU.
-        name: "best" or "last".
+        name: "best", "last" or "step-40", as it was asked for.
         step: where it was saved.
     """
 
@@ -28,9 +30,25 @@ class Weights(NamedTuple):
     name: str
     step: int
 
+    def __str__(self) -> str:
+        """For people: "best weights of step 40"."""
+        return weights_text(self.name, self.step)
+
+
+def weights_text(name: str, step: int) -> str:
+    """What people read of weights.
+
+    Examples:
+        >>> weights_text("best", 40), weights_text("step-40", 40)
+        ('best weights of step 40', 'weights of step 40')
+    """
+    return " ".join(
+        [*([] if name.startswith(_STEP) else [name]), "weights", *([f"of step {step}"] if step else [])]
+    )
+
 
 def check_checkpoint(name: str) -> None:
-    """Raise unless a run can have weights of this name.
+    """Raise unless weights can be saved under this name.
 
     Raises:
         UnknownNameError: it cannot.
@@ -39,39 +57,90 @@ def check_checkpoint(name: str) -> None:
         raise UnknownNameError("checkpoint", name, CHECKPOINTS)
 
 
-def read_weights(record: RunRecord, name: str | None = None) -> Weights:
+def read_weights(record: RunRecord, name: str | int | None = None) -> Weights:
     """Read the weights of a run; nothing is unpickled but tensors.
 
     Args:
         record: the run.
-        name: "best" or "last"; None takes the best, or the last of a run that was never judged.
+        name: "best", "last", or one that is there still: "step-40" or 40. None takes the best, or the last of a run
+            that was never judged.
 
     Raises:
         UsageError: there are no such weights.
         RecordError: the file is not whole.
     """
-    if name is not None:
-        check_checkpoint(name)
     checkpoints = Checkpoints(record.path)
-    best, published = checkpoints.best(), checkpoints.published()
-    chosen = name or ("best" if best or record.summary.get("best") is not None else "last")
-    path = best if chosen == "best" else (published[-1] if published else None)
-    if path is None:
-        raise _missing(record, checkpoints, chosen)
-    manifest, trouble = checkpoints.manifest(path), checkpoints.trouble(path)
+    chosen, path = _chosen(record, checkpoints, checkpoint_name(name))
+    trouble = checkpoints.trouble(path)
     if trouble:
-        raise RecordError(f"{path} is not whole: {trouble}. Train again, or choose another checkpoint.")
+        others = ", ".join(other for other in _steps(checkpoints) if other != _short(path))
+        fix = f"Choose another checkpoint: {others}." if others else "Train again."
+        raise RecordError(f"{path} is not whole: {trouble}. {fix}")
+    manifest = checkpoints.manifest(path)
     shapes = {key: shape for key, shape in tensor_shapes(path).items() if key.startswith(MODEL)}
     tensors = {key: torch.empty(shape.size, dtype=shape.dtype) for key, shape in shapes.items()}
     read_tensors(tensors, path)
     return Weights({key.removeprefix(MODEL): value for key, value in tensors.items()}, chosen, manifest.step)
 
 
-def _missing(record: RunRecord, checkpoints: Checkpoints, name: str) -> Exception:
-    if checkpoints.published():
-        return UsageError(
-            f"run {record.id} has no best checkpoint (the run was never judged). Write --checkpoint last."
+def checkpoint_name(given: str | int | None) -> str | None:
+    """The one way to write a checkpoint's name.
+
+    Raises:
+        FieldError: neither a text nor a step.
+
+    Examples:
+        >>> checkpoint_name(40), checkpoint_name("step-000000040"), checkpoint_name("best")
+        ('step-40', 'step-40', 'best')
+    """
+    if given is None:
+        return None
+    if isinstance(given, bool) or not isinstance(given, str | int):
+        raise FieldError(
+            "checkpoint", given, "is no checkpoint", 'Write "best", "last", or a step such as 40.'
         )
+    text = str(given)
+    step = text.removeprefix(_STEP)
+    return f"{_STEP}{int(step)}" if step.isascii() and step.isdecimal() else text
+
+
+def _chosen(record: RunRecord, checkpoints: Checkpoints, name: str | None) -> tuple[str, Path]:
+    published = checkpoints.published()
+    if not published:
+        raise _missing(record, checkpoints, name or "best")
+    if name == "last":
+        return name, published[-1]
+    if name not in (None, "best"):
+        path = next((path for path in published if _short(path) == name), None)
+        if path is None:
+            raise UnknownNameError("checkpoint", str(name), [*CHECKPOINTS, *_steps(checkpoints)])
+        return str(name), path
+    best_step = record.summary.get("best_step") if record.summary.get("best") is not None else None
+    recorded = f"{_STEP}{best_step}"
+    instead = f"Write --checkpoint {recorded if recorded in _steps(checkpoints) else 'last'}."
+    try:
+        best = checkpoints.best()
+    except RecordError as error:
+        told = f" run.json has step {best_step} as the best." if best_step is not None else ""
+        raise RecordError(f"run {record.id}: {error}{told} {instead}") from None
+    if best is not None:
+        return "best", best
+    if name is None and best_step is None:
+        return "last", published[-1]
+    why = "the run was never judged" if best_step is None else f"that of step {best_step} is not there"
+    raise UsageError(f"run {record.id} has no best checkpoint ({why}). {instead}")
+
+
+def _short(path: Path) -> str:
+    """step-000000040 as people write it."""
+    return checkpoint_name(path.name) or ""
+
+
+def _steps(checkpoints: Checkpoints) -> list[str]:
+    return [_short(path) for path in checkpoints.published()]
+
+
+def _missing(record: RunRecord, checkpoints: Checkpoints, name: str) -> Exception:
     torn = sorted(checkpoints.root.glob(".step-*.tmp"))
     if torn:
         return RecordError(
