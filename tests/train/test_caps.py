@@ -24,7 +24,8 @@ def session(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
     def make(**settings):
-        data = TensorDataset(torch.randn(64, 2), torch.randn(64, 1))
+        rows = torch.randn(64, 3, generator=torch.Generator().manual_seed(1))  # a resume wants the same data
+        data = TensorDataset(rows[:, :2].clone(), rows[:, 2:].clone())
         base = Base(optimizer="sgd", lr=0.01, tuned_batch=4, epochs=20)
         return Session(Slow(2, 1), None, data, base, settings=TrainSettings(**settings))
 
