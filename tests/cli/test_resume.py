@@ -87,6 +87,7 @@ def weights(here, run="last"):
 @pytest.mark.parametrize("nproc", ["1", "2"])
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_a_stopped_run_goes_on_to_the_same_weights(here, nproc, number):
+    """T053."""
     assert call("line.py:Line", "--nproc", nproc)[0] == 0
     whole = weights(here)
     process, run = start_to_checkpoint(here, "line.py:Line", "--nproc", nproc, "--set", "slow_s=0.05")
@@ -102,6 +103,7 @@ def test_a_stopped_run_goes_on_to_the_same_weights(here, nproc, number):
 
 
 def test_a_finished_run_says_so(here):
+    """T050."""
     assert call("line.py:Line")[0] == 0
     status, out, err = call("--resume", "last")
     assert (status, err) == (0, "")
@@ -109,6 +111,7 @@ def test_a_finished_run_says_so(here):
 
 
 def test_ranks_that_die_are_restarted_from_the_checkpoint(here):
+    """T105."""
     assert call("line.py:Line", "--nproc", "2")[0] == 0
     whole = weights(here)
     status, _, err = call("line.py:Line", "--nproc", "2", "--max-restarts", "1", "--set", "dies_at=20")

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.utils.data import Dataset, TensorDataset
 
-from hemostat.data import EvalLoader, Feed, Source, TrainLoader
+from hemostat.data import EvalLoader, Feed, Source, TrainLoader, Workers
 from hemostat.errors import FieldError, TaskError
 
 
@@ -62,6 +62,7 @@ def global_batches(num_samples, num_ranks, global_batch, total_samples, accumula
 @pytest.mark.parametrize("accumulation", [1, 3])
 @pytest.mark.parametrize("global_batch", [8, 24, 29])
 def test_same_ordered_global_batches_for_any_number_of_ranks(num_ranks, accumulation, global_batch):
+    """T071."""
     alone = global_batches(101, 1, global_batch, 300)
     assert global_batches(101, num_ranks, global_batch, 300, accumulation) == alone
 
@@ -77,6 +78,7 @@ def test_any_sizes(num_samples, num_ranks, accumulation, extra, total_samples):
 
 @pytest.mark.parametrize("num_samples", [7, 64, 101])
 def test_every_sample_once_per_epoch_and_reshuffled(num_samples):
+    """T063."""
     seen = list(chain(*global_batches(num_samples, 3, 10, 3 * num_samples)))
     epochs = [seen[start : start + num_samples] for start in range(0, 3 * num_samples, num_samples)]
     assert all(sorted(epoch) == list(range(num_samples)) for epoch in epochs)
@@ -84,6 +86,7 @@ def test_every_sample_once_per_epoch_and_reshuffled(num_samples):
 
 
 def test_ranks_that_know_only_their_local_rank_would_collide_but_global_ranks_do_not():
+    """T067."""
     mine, other = (
         steps_of(40, Feed(seed=0, global_batch=8, total_samples=40, rank=rank, num_ranks=2))
         for rank in (0, 1)
@@ -113,6 +116,7 @@ def test_blocks_of_the_permutation_join_without_a_gap():
 
 
 def test_a_step_with_fewer_samples_than_ranks_gives_fillers():
+    """T069, T070."""
     num_ranks, fillers = 4, 0
     for rank in range(num_ranks):
         feed = Feed(seed=0, global_batch=8, total_samples=10, rank=rank, num_ranks=num_ranks)
@@ -135,6 +139,8 @@ def test_nothing_is_left_to_do_at_the_end():
 
 
 def test_first_batch_far_inside_a_large_data_set():
+    """T090."""
+
     class Rows(Dataset):
         def __len__(self):
             return 10**9
@@ -157,8 +163,15 @@ def test_impossible_numbers_are_refused_before_the_first_batch():
         TrainLoader(numbers(3), Feed(seed=0, global_batch=8, total_samples=10, num_ranks=4))
     with pytest.raises(FieldError, match="start_samples=-1"):
         TrainLoader(numbers(3), Feed(seed=0, global_batch=8, total_samples=10), start_samples=-1)
-    with pytest.raises(FieldError, match="micro_batch=0"):
-        EvalLoader(numbers(3), micro_batch=0)
+    with pytest.raises(FieldError, match=r"start_samples=2.5: must be a whole number"):
+        TrainLoader(numbers(3), Feed(seed=0, global_batch=8, total_samples=10), start_samples=2.5)
+    with pytest.raises(
+        FieldError, match=r"start_samples=11: lies behind the end of the run, total_samples=10"
+    ):
+        TrainLoader(numbers(3), Feed(seed=0, global_batch=8, total_samples=10), start_samples=11)
+    for wrong in (0, 1.5, "4"):
+        with pytest.raises(FieldError, match=f"micro_batch={wrong!r}: must be a whole number"):
+            EvalLoader(numbers(3), micro_batch=wrong)
     with pytest.raises(FieldError, match="rank=3"):
         EvalLoader(numbers(3), micro_batch=1, rank=3, num_ranks=3)
 
@@ -296,3 +309,35 @@ def test_evaluation_leaves_no_thread_either():
         if number == 15:
             break
     assert not read_ahead_threads()
+
+
+class Growing(Dataset):
+    """One sample more, or half of them, after some reads."""
+
+    def __init__(self, num_samples, change, after):
+        self.num_samples, self.change, self.left = num_samples, change, after
+
+    def __len__(self):
+        return self.num_samples
+
+    def __getitem__(self, index):
+        self.left -= 1
+        if not self.left:
+            self.num_samples = self.change(self.num_samples)
+        return torch.tensor(index)
+
+
+@pytest.mark.parametrize("mode", ["none", "threads"])
+@pytest.mark.parametrize("after", [30, 300, 400])
+def test_a_length_that_changes_ends_the_run_by_the_end_of_that_epoch(mode, after):
+    feed = Feed(seed=0, global_batch=20, total_samples=400)
+    loader = TrainLoader(Growing(200, lambda num: num // 2, after), feed, workers=Workers(mode=mode))
+    seen = []
+    with pytest.raises(TaskError, match="train_data had 200 samples at the start and has 100 now"):
+        seen += [batch.position for batch in loader]
+    loader.close()
+
+
+def test_a_length_that_grows_ends_an_evaluation_too():
+    with pytest.raises(TaskError, match="val_data had 9 samples at the start and has 10 now"):
+        list(EvalLoader(Growing(9, lambda num: num + 1, 4), micro_batch=3))

@@ -86,6 +86,7 @@ def sleep_long():
 
 
 def test_a_stuck_worker_is_named_killed_and_its_batch_read_by_a_new_one(tmp_path):
+    """T073."""
     pool = pool_of(Rows(at=37, act=sleep_long, marker=tmp_path / "once"), stall_s=0.5)
     with pytest.warns(HemostatWarning) as caught:
         found, pids = rows_of(pool)

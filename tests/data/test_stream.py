@@ -57,6 +57,7 @@ EXPECTED = [
 @pytest.mark.parametrize("num_ranks", [1, 2, 3, 7])
 @pytest.mark.parametrize("workers", [None, Workers(mode="threads", num=4)])
 def test_the_same_global_batches_for_any_number_of_ranks_none_lost_none_twice(num_ranks, workers):
+    """T066."""
     assert global_batches(CountedLines(), num_ranks, workers=workers) == EXPECTED
 
 

@@ -60,6 +60,7 @@ def measure(model: torch.nn.Module, batch: object) -> dict[str, tuple[float, flo
     ids=["even", "ragged end", "ragged accumulated", "indivisible batch", "window of one"],
 )
 def test_ranks_equal_one_process(ranks, num_ranks, num_samples, global_batch, accumulation):
+    """T031, T057."""
     if accumulation * num_ranks > global_batch:
         accumulation = 1
     alone = trained(num_samples, global_batch, 1, "sgd")

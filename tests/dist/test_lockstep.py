@@ -125,6 +125,7 @@ def judged(patience: int) -> tuple[int, str, float]:
 
 
 def test_early_stop_is_decided_once_from_the_pooled_metric(ranks):
+    """T005, T042, T043, T045."""
     first, second = ranks(2, judged, 4)
     assert first == second
     assert "no improvement" in first[1]
@@ -258,6 +259,7 @@ def barrier_without_rank_one() -> str:
 
 
 def test_a_barrier_names_who_is_missing(ranks):
+    """T101."""
     assert ranks(2, barrier_without_rank_one)[0] == "rank 0 waited 1 s, but rank 1 did not come"
 
 
@@ -282,7 +284,7 @@ def few_rows() -> dict[str, float]:
 
 
 def test_fewer_validation_rows_than_ranks(ranks):
-    """T055."""
+    """T055, T059, T061."""
     assert ranks(3, few_rows) == [{"sum": 8.0}] * 3
 
 
@@ -321,3 +323,23 @@ def test_batch_norm_is_the_same_on_all_ranks_when_it_is_judged(ranks):
     (first_before, first), (second_before, second) = ranks(2, batch_norm)
     assert first_before != second_before
     assert first == second == pytest.approx((first_before + second_before) / 2, abs=1e-6)
+
+
+def partly_empty(rank_without: int | None) -> list[tuple[float, float, int]]:
+    """Every third window has no valid item on one rank."""
+    steps = []
+    with open_session() as session:
+        for number, batch in enumerate(session.steps(), start=1):
+            empty = rank() == rank_without and number % 3 == 0
+            loss = square_sum(session, batch) * (0.0 if empty else 1.0)
+            session.backward(loss, count=0 if empty else len(batch[0]))
+            steps.append((session.last.loss, session.last.grad_norm, session.applied_steps))
+    return steps
+
+
+def test_a_rank_without_a_valid_item_weighs_nothing_and_stays_in_step(ranks):
+    """T078."""
+    first, second = ranks(2, partly_empty, 1)
+    assert first == second
+    assert [applied for _, _, applied in first] == list(range(1, len(first) + 1))
+    assert first != ranks(2, partly_empty, None)[0]

@@ -63,6 +63,7 @@ def in_turn(tmp_path: Path, name: str) -> str:
 @pytest.mark.parametrize("num_ranks", [2, 3, 4])
 @pytest.mark.parametrize("stop_at", [1, 7])
 def test_a_resumed_run_is_bitwise_the_undisturbed_one(ranks, tmp_path, num_ranks, stop_at):
+    """T017, T089, T093, T097."""
     whole = ranks(num_ranks, attempt, in_turn(tmp_path, "whole"), None, False)
     first = ranks(num_ranks, attempt, in_turn(tmp_path, "cut"), stop_at, False)
     second = ranks(num_ranks, attempt, in_turn(tmp_path, "cut"), None, True)
@@ -74,6 +75,7 @@ def test_a_resumed_run_is_bitwise_the_undisturbed_one(ranks, tmp_path, num_ranks
 
 @pytest.mark.parametrize(("before", "after"), [(2, 3), (3, 1), (1, 4)])
 def test_on_other_ranks_every_sample_comes_once_and_rates_are_the_same(ranks, tmp_path, before, after):
+    """T001, T002, T082, T091, T098, T099."""
     folder = in_turn(tmp_path, "run")
     whole = ranks(1, attempt, in_turn(tmp_path, "whole"), None, False)[0]
     first = ranks(before, attempt, folder, 4, False)
@@ -132,3 +134,34 @@ def test_buckets_do_not_change_after_they_were_settled(ranks):
     for steps in ranks(2, buckets, 4):
         assert len(steps[0]) == 8
         assert all(step == steps[0] for step in steps)
+
+
+def halves(folder: str, stop_at: int | None, resume: bool) -> tuple[list[object], float]:
+    os.chdir(folder)
+    settings = TrainSettings(resume="last" if resume else None, precision="fp16")
+    base = Base(optimizer="sgd", lr=0.01, tuned_batch=24, epochs=2)
+    steps = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.manual_seed(0)
+        with Session(torch.nn.Linear(6, 1), None, make_data(), base, settings=settings) as session:
+            session.precision.scaler._growth_interval = 3
+            for inputs, targets in session.steps():
+                loss = ((session.model(inputs) - targets) ** 2).sum()
+                if session.loader.feed.rank == 1 and len(steps) + 7 * resume == 5:
+                    loss = loss * float("inf")
+                session.backward(loss, count=len(inputs))
+                steps.append((*session.last, session.precision.loss_scale))
+                if session.last.number == stop_at:
+                    session.stop = Stop("SIGTERM", 75)
+    return steps, session.precision.loss_scale
+
+
+def test_the_loss_scale_takes_the_same_path_after_a_resume(ranks, tmp_path):
+    """T039."""
+    whole = ranks(2, halves, in_turn(tmp_path, "whole"), None, False)[0]
+    first = ranks(2, halves, in_turn(tmp_path, "cut"), 7, False)[0]
+    second = ranks(2, halves, in_turn(tmp_path, "cut"), None, True)[0]
+    assert repr(first[0] + second[0]) == repr(whole[0])  # a skipped step has a NaN
+    assert len({step[-1] for step in whole[0]}) == 2  # it grew, and was halved after the infinity
+    assert [step[5] for step in whole[0]].count(False) == 1

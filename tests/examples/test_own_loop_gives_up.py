@@ -168,34 +168,31 @@ def test_a_task_is_checked_by_itself(task_file):
         train(task_file("square().mean()"), Devices(), TrainSettings())
 
 
-def test_no_weights_are_written(parts, task_file, tmp_path):
-    session = loop(Session(parts[0], None, parts[1], base()))
-    assert not list(session.record.path.rglob("*.pt"))
-    train(task_file(), Devices(), TrainSettings())
-    assert list((tmp_path / ".hemostat").rglob("last*"))
-
-
-def test_a_loop_saves_when_it_asks(parts, tmp_path, monkeypatch):
+def test_the_last_weights_are_saved_and_the_best_when_the_loop_says_so(parts, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    session = loop(Session(parts[0], None, parts[1], base()))
+    saved = read_weights(RunRecord(session.record.path))
+    assert (saved.name, saved.step) == ("last", session.last.number)
     with Session(parts[0], None, parts[1], base()) as session:
         for batch in session.steps():
             session.backward(loss_of(session.model, batch), len(batch[0]))
-        session.save()
-    assert read_weights(RunRecord(session.record.path)).name == "last"
+            if session.last.number == 2:
+                session.save("best")
+    saved = read_weights(RunRecord(session.record.path))
+    assert (saved.name, saved.step) == ("best", 2)
 
 
 def test_a_loop_is_judged_by_a_task_that_is_named(parts, task_file, tmp_path, capfd):
     task_file()
-    loop(Session(parts[0], None, parts[1], base()))
+    loop(Session(parts[0], None, parts[1], base(), settings=TrainSettings(save=False)))
     unsaved = "error: run "
     for words in (["evaluate", "last"], ["export", "last", "out"]):
         assert hemostat_run(words) == 2
         said = capfd.readouterr().err
-        assert said.startswith(unsaved) and said.count("\n") == 1 and "session.save()" in said
+        assert said.startswith(unsaved) and said.count("\n") == 1 and "save=False" in said
     with Session(parts[0], None, parts[1], base()) as session:
         for batch in session.steps():
             session.backward(loss_of(session.model, batch), len(batch[0]))
-        session.save()
     for words in (["evaluate", "last"], ["export", "last", "out"]):
         assert hemostat_run(words) == 2
         said = capfd.readouterr().err

@@ -41,6 +41,7 @@ class Shifts:
 
 
 def test_each_rank_and_each_sample_has_draws_of_its_own(shifted):
+    """T065."""
     whole = images(shifted.Shifted(Shifts())).argmax(dim=1)
     first, second = (
         images(shifted.Shifted(Shifts()), rank=rank, num_ranks=2).argmax(dim=1) for rank in range(2)

@@ -32,6 +32,7 @@ def test_the_story_batch_128_cut_to_16_on_each_of_8_devices():
 
 
 def test_the_story_128_on_each_of_8_devices():
+    """T009."""
     recipe = convert(TUNED, Devices(num_ranks=8, micro_batch=128))
     assert (recipe.global_batch, recipe.batch_ratio) == (1024, 8.0)
     assert recipe.lr == pytest.approx(0.8)
@@ -57,6 +58,7 @@ def test_ranks_alone_hold_the_batch():
 def test_the_number_of_ranks_alone_changes_nothing(
     optimizer, schedule, ranks, epochs, n, patience, eval_samples, warmup
 ):
+    """T010."""
     base = Base(
         optimizer=optimizer,
         lr=0.05,

@@ -23,6 +23,7 @@ EIGHT = Devices(num_ranks=8, micro_batch=128)
 
 
 def test_a_known_rhythm_keeps_the_window_in_samples():
+    """T047."""
     found = recipe(EIGHT, patience=10, eval_every_samples=128_000)
     assert (found.eval_every_steps, found.patience_evals) == (125, 10)
 

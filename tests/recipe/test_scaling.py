@@ -37,6 +37,7 @@ def test_the_untuned_table_of_lamb(batch, lr):
 
 
 def test_adam_takes_the_square_root():
+    """T007."""
     assert scale_lr(1e-3, tuned_batch=256, global_batch=1024, optimizer="adam").lr == pytest.approx(2e-3)
 
 
@@ -47,6 +48,7 @@ def test_a_saturating_rate_by_hand():
 
 
 def test_lamb_is_flat_above_the_critical_batch():
+    """T007."""
     rates = [
         scale_lr(1.0, tuned_batch=100, global_batch=batch, optimizer="lamb", critical_batch=400).lr
         for batch in (400, 800, 1600)

@@ -36,6 +36,7 @@ def test_the_peak_is_exact_where_warm_up_ends(run):
 
 @given(schedules())
 def test_the_floor_is_exact_at_the_last_step_and_stays(run):
+    """T003."""
     end = run.peak_lr if run.kind == "constant" else run.eta_min
     assert run.lr(run.total_steps - 1) == end
     assert run.lr(run.total_steps) == run.lr(run.total_steps + 10**6) == end
@@ -43,6 +44,7 @@ def test_the_floor_is_exact_at_the_last_step_and_stays(run):
 
 @given(schedules())
 def test_no_jump_is_larger_than_the_steepest_slope(run):
+    """T011."""
     rates = [run.lr(step) for step in range(run.total_steps)]
     span = run.peak_lr - run.eta_min
     last = run.total_steps - 1 - run.warmup_steps
@@ -55,6 +57,7 @@ def test_no_jump_is_larger_than_the_steepest_slope(run):
 
 @given(schedules())
 def test_warm_up_rises_and_decay_falls(run):
+    """T014."""
     rates = [run.lr(step) for step in range(run.total_steps)]
     warm, rest = rates[: run.warmup_steps + 1], rates[run.warmup_steps :]
     assert warm == sorted(warm)

@@ -93,6 +93,7 @@ class Output(OrderedDict):
     ],
 )
 def test_second_door_turns_means_into_sums(wrap):
+    """T021."""
     loss = compute(step=lambda self, model, batch: wrap(mean_step(self, model, batch)))
     assert loss.sum.item() == pytest.approx(SUM, rel=1e-6)
     assert float(loss.count) == 6

@@ -21,6 +21,7 @@ def test_ids_are_short_sortable_and_different():
 
 
 def test_first_header_wins_and_ranks_may_come_first(tmp_path):
+    """T081."""
     path = create_run(tmp_path / "deep" / "runs", "r1", {})
     assert not (path / "run.json").exists()
     assert create_run(tmp_path / "deep" / "runs", "r1", {"seed": 1}) == path
@@ -64,6 +65,7 @@ def test_update_does_not_bury_a_garbled_header(tmp_path):
 
 
 def test_eight_processes_update_at_once_and_none_is_lost(tmp_path):
+    """T083."""
     path = create_run(tmp_path, "r", {"a": 1})
     code = (
         "import sys; from pathlib import Path; from hemostat.track import update_run\n"

@@ -43,6 +43,7 @@ def test_what_was_saved_is_read_back_bit_for_bit(tmp_path):
 
 
 def test_a_large_state_is_written_in_the_background_as_it_was(tmp_path, monkeypatch):
+    """T095."""
     monkeypatch.setattr(checkpoint, "BACKGROUND_BYTES", 16)
     begun, go = threading.Event(), threading.Event()
     begin = Checkpoints.begin

@@ -86,6 +86,7 @@ def resumed(**changes) -> tuple[Session, list, list[str]]:
 @pytest.mark.parametrize("stop_at", [1, 5, 8, 13, 23])
 @pytest.mark.parametrize("optimizer", ["adamw", "sgd"])
 def test_a_resumed_run_is_bitwise_the_undisturbed_one(stop_at, optimizer):
+    """T017, T049."""
     whole = begin(optimizer=optimizer)
     steps = loop(whole)
     first = loop(begin(optimizer=optimizer), stop_at=stop_at)
@@ -125,6 +126,7 @@ def test_the_random_numbers_go_on_in_a_loop_of_ones_own_optimizer():
 
 
 def test_a_damaged_checkpoint_is_passed_over_and_named():
+    """T079."""
     loop(begin(), stop_at=9)
     checkpoints = Checkpoints(load_run(RUNS).path)
     whole = loop(begin())
@@ -198,6 +200,7 @@ def test_another_optimizer_is_refused_unless_told():
 
 
 def test_another_batch_goes_on_at_the_same_sample_and_says_what_changed():
+    """T006."""
     first = loop(begin(), stop_at=6)
     session, second, said = resumed(devices=Devices(global_batch=32))
     position = first[-1].samples

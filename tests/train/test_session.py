@@ -164,6 +164,12 @@ def test_bad_input(base, data, error, text):
         Session(make_model(), None, data, base, settings=QUIET)
 
 
+def test_a_model_that_is_wrapped_already_is_refused():
+    """T033: static_graph and accumulation go together badly, and the session wraps by itself."""
+    with pytest.raises(TaskError, match=r"wrapped in DataParallel already\. Give the module inside"):
+        Session(torch.nn.DataParallel(torch.nn.Linear(3, 1)), None, make_data(), Base(lr=0.1), settings=QUIET)
+
+
 def test_a_frozen_model_is_refused():
     model = make_model().requires_grad_(False)
     with pytest.raises(TaskError, match="no parameter that requires a gradient"):

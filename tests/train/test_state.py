@@ -67,5 +67,6 @@ def test_another_rhythm_alone_moves_the_patience_only():
     ],
 )
 def test_another_model_is_told_by_its_names_and_shapes(saved, said):
+    """T085."""
     with pytest.raises(RecordError, match=said):
         check_names({"w": torch.zeros(3, 2)}, saved)

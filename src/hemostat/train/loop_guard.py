@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 import torch
+from torch.nn.parallel import DistributedDataParallel
 
 from hemostat.data import MicroBatch
 from hemostat.errors import TaskError
@@ -21,6 +22,11 @@ def check_given(model: Any, optimizer: Any, base: Any) -> None:
     """
     if not isinstance(model, torch.nn.Module):
         raise TaskError(f"model is {_named(model)}. Give a torch.nn.Module object.")
+    if isinstance(model, DistributedDataParallel | torch.nn.DataParallel):
+        raise TaskError(
+            f"model is wrapped in {type(model).__name__} already. Give the module inside, model.module: the session "
+            "wraps it, and accumulates without a reduction for each micro-batch."
+        )
     if not any(param.requires_grad for param in model.parameters()):
         raise TaskError("the model has no parameter that requires a gradient. Nothing can be trained.")
     if not isinstance(base, Base):
