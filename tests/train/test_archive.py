@@ -1,12 +1,14 @@
 import json
 import pickle
+import subprocess
+import sys
 import zipfile
 
 import pytest
 import torch
 from torch import nn
 
-from hemostat.errors import RecordError, TaskError
+from hemostat.errors import RecordError, TaskError, UsageError
 from hemostat.train.archive import make_archive, open_archive
 
 
@@ -41,9 +43,33 @@ def test_it_computes_what_the_model_does_on_other_sizes(archive):
         torch.testing.assert_close(again(*args, **kwargs)["logits"], model(*args, **kwargs)["logits"])
 
 
+def test_it_is_in_evaluation_mode_and_stays_there(archive):
+    again = open_archive(archive[1])
+    assert not any(part.training for part in again.modules())
+    assert again.eval() is again and again.train(False) is again and not again.training
+    with pytest.raises(UsageError, match="in evaluation mode only"):
+        again.train()
+
+
+def test_a_full_disk_is_not_said_of_the_model(tmp_path):
+    code = f"""
+import resource, torch
+from hemostat.train.archive import make_archive
+from pathlib import Path
+resource.setrlimit(resource.RLIMIT_FSIZE, (8192, 8192))
+rows = lambda num: ((torch.ones(num, 300),), {{}})
+try:
+    make_archive(torch.nn.Linear(300, 300).eval(), rows(2), rows(3), Path({str(tmp_path / "m.pt2")!r}))
+except OSError as error:
+    print(error.strerror)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.stdout.strip() == "File too large", done.stderr
+
+
 def test_no_rows_of_the_data_are_in_it(archive):
     with zipfile.ZipFile(archive[1]) as found:
-        assert found.read("model/data/sample_inputs/model.pt") == b""
+        assert found.read("archive/data/sample_inputs/model.pt") == b""
 
 
 def test_what_cannot_be_traced_is_said_and_leaves_no_file(tmp_path):
@@ -104,9 +130,9 @@ def config(data, change):
             "calls",
         ),
         (lambda n, d: d.replace(b"Symbol('s", b"exec('s") if "models/" in n else d, "size"),
-        (lambda n, d: d if n else ("model/data/aotinductor/model/x.so", b"x"), "x.so"),
-        (lambda n, d: d if n else ("model/data/weights/model.pt", b"x"), "model.pt"),
-        (lambda n, d: d if n else ("model/byteorder", b"little"), "two files of one name"),
+        (lambda n, d: d if n else ("archive/data/aotinductor/model/x.so", b"x"), "x.so"),
+        (lambda n, d: d if n else ("archive/data/weights/model.pt", b"x"), "model.pt"),
+        (lambda n, d: d if n else ("archive/byteorder", b"little"), "two files of one name"),
         (lambda n, d: d if n else ("elsewhere/x", b"x"), "beside its folder"),
     ],
     ids=["inputs", "weights", "function", "expression", "library", "legacy", "twice", "beside"],
@@ -117,6 +143,27 @@ def test_what_could_run_code_is_refused(archive, change, said, capsys):
         open_archive(rewritten(archive[1], change))
     assert "unpickled" not in capsys.readouterr().out
     open_archive(rewritten(archive[1], lambda name, data: data))  # the rewriting itself does no harm
+
+
+def changed(data, **fields):
+    return json.dumps(json.loads(data) | fields)
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda n, d: changed(d, config=[1]) if n.endswith("weights_config.json") else d, "is not whole"),
+        (lambda n, d: b"[" * 100_000 if "models/" in n else d, "is not whole"),
+        (
+            lambda n, d: changed(d, schema_version={"major": 999, "minor": 1}) if "models/" in n else d,
+            r"cannot be opened by torch .*hemostat\.json says which torch",
+        ),
+    ],
+    ids=["list", "nested", "torch"],
+)
+def test_nonsense_and_another_torch_are_one_message(archive, change, says):
+    with pytest.raises(RecordError, match=says):
+        open_archive(rewritten(archive[1], change))
 
 
 def test_half_an_archive(archive):

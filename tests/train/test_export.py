@@ -116,6 +116,32 @@ def test_a_place_that_cannot_be_written(make_run, tmp_path):
         export_run(record, tmp_path / "taken" / "out")
 
 
+@pytest.mark.parametrize("limit", [8_192, 250_000])
+def test_a_full_disk_is_one_message_and_leaves_nothing(make_run, tmp_path, limit):
+    make_run(width=15_000)  # 240 kB of weights; the archive has 2 kB more
+    before = sorted(tmp_path.iterdir())
+    code = f"""
+import resource, sys
+from hemostat.cli.main import run
+import torch, safetensors.torch
+resource.setrlimit(resource.RLIMIT_FSIZE, ({limit}, {limit}))
+sys.exit(run(["export", "last", "out"]))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 3 and done.stderr.count("\n") == 1, done.stderr
+    assert done.stderr.startswith("error: dir='out': cannot be written, the file-size limit is reached. Raise")
+    assert [path.name for path in sorted(tmp_path.iterdir())] == [path.name for path in before]
+
+
+def test_by_its_step(make_run, tmp_path):
+    record = make_run()
+    step = Checkpoints(record.path).published()[0]
+    written = export_run(record, tmp_path / "out", checkpoint=int(step.name[-3:]))
+    assert written["checkpoint"] == f"step-{written['step']}"
+    for name in (written["step"], f"step-{written['step']}", None):
+        assert not load(tmp_path / "out", checkpoint=name).training
+
+
 def test_the_extra_is_named(make_run, tmp_path, monkeypatch):
     record = make_run()
     monkeypatch.setitem(sys.modules, "safetensors", None)

@@ -81,6 +81,23 @@ def test_what_is_no_run_and_no_folder(here, tmp_path):
         load("one", checkpoint="best")
 
 
+@pytest.mark.parametrize(
+    ("source", "more", "says"),
+    [
+        (5, {}, r'load=5: is no run and no folder. Write hemostat.load\("last"\)'),
+        (None, {}, "load=None: is no run"),
+        ("one", {"model": 5}, r"model=5: is no torch\.nn\.Module"),
+        ("out", {"model": torch.nn.Linear}, r"model=.*is no torch\.nn\.Module"),
+        ("one", {"task": 4}, r"task=4: is no task. Write task=\"FILE.py:CLASS\""),
+        ("one", {"checkpoint": 1.5}, r"checkpoint=1\.5: is no checkpoint"),
+        ("out", {"checkpoint": False}, "checkpoint=False: is no checkpoint"),
+    ],
+)
+def test_wrong_types_are_named(here, source, more, says):
+    with pytest.raises(FieldError, match=says):
+        load(source, **more)
+
+
 def test_a_damaged_folder(here, tmp_path):
     weights = tmp_path / "out" / "model.safetensors"
     whole = weights.read_bytes()

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 import warnings
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
+from types import MethodType
 from typing import Any
 
 import torch
@@ -15,7 +17,7 @@ from torch import Tensor, nn
 from torch.utils import _pytree
 
 from hemostat.blame import said
-from hemostat.errors import RecordError, TaskError
+from hemostat.errors import RecordError, TaskError, UsageError
 
 _ENTRY = re.compile(
     r"models/model\.json|data/sample_inputs/model\.pt|archive_format|archive_version|byteorder|\.data/\w+"
@@ -28,6 +30,7 @@ _EXPRESSION = re.compile(
     r"(?:Symbol\('[a-z]\d+'(?:, [a-z]+=(?:True|False))*\)|Integer\(-?\d+\)"
     r"|(?:Add|Mul|Pow|Max|Min|Mod|FloorDiv)\(|[), ])*"
 )
+_INSTEAD = 'Load the weights with a task file you trust: hemostat.load(DIR, task="FILE.py:CLASS").'
 Call = tuple[tuple[Any, ...], dict[str, Any]]
 
 
@@ -44,6 +47,7 @@ def make_archive(model: nn.Module, example: Call, other: Call, path: Path) -> No
 
     Raises:
         TaskError: torch cannot trace the model, or the archive computes something else.
+        OSError: the disk refused.
     """
     shapes: Any = torch.export.ShapesCollection()  # type: ignore[no-untyped-call]
     for leaf in _pytree.tree_leaves(example):
@@ -54,13 +58,23 @@ def make_archive(model: nn.Module, example: Call, other: Call, path: Path) -> No
             warnings.simplefilter("ignore")  # of torch about itself
             program = torch.export.export(model, *example, dynamic_shapes=shapes, strict=False)
             program.example_inputs = None  # rows of the user's data are not handed on
-            torch.export.save(program, path)
+            made = io.BytesIO()  # on a full disk torch's own writer ends the process
+            torch.export.save(program, made)
+    except Exception as error:
+        raise _cannot(error) from error
+    path.write_bytes(made.getbuffer())
+    try:
+        with torch.no_grad():
             again = open_archive(path)
             for args, kwargs in (example, other):
                 _compare(model(*args, **kwargs), again(*args, **kwargs))
     except Exception as error:
         path.unlink(missing_ok=True)
-        raise TaskError(f"torch.export cannot take this model: {said(error)[:200]}") from error
+        raise _cannot(error) from error
+
+
+def _cannot(error: Exception) -> TaskError:
+    return TaskError(f"torch.export cannot take this model: {said(error)[:200]}")
 
 
 def _compare(wanted: Any, got: Any) -> None:
@@ -73,7 +87,7 @@ def _compare(wanted: Any, got: Any) -> None:
 
 
 def open_archive(path: Path) -> nn.Module:
-    """The model in an archive, as it was in evaluation mode.
+    """The model in an archive, as it was in evaluation mode; it has no other.
 
     `torch.export.load` would unpickle what an archive asks it to, evaluate its expressions as Python, and let
     its graph call any function of torch. So the archive is read first: it must hold nothing but raw tensors, a
@@ -85,13 +99,36 @@ def open_archive(path: Path) -> nn.Module:
     try:
         with zipfile.ZipFile(path) as archive:
             doubt = next(_doubts(archive), None)
-    except (OSError, zipfile.BadZipFile, KeyError, ValueError) as error:
-        raise RecordError(f"{path} is not whole: {said(error)}. Export the run again.") from None
+    except Exception as error:  # whoever made the file chose what is in it
+        raise RecordError(f"{path} is not whole: {said(error)}. Export the run again.") from error
     if doubt is not None:
-        raise RecordError(f"{path} is not opened: it {doubt}. Load the weights with a task file you trust.")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return torch.export.load(path).module()
+        raise RecordError(f"{path} is not opened: it {doubt}. {_INSTEAD}")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return _in_evaluation(torch.export.load(path).module())
+    except Exception as error:
+        raise RecordError(
+            f"{path} cannot be opened by torch {torch.__version__}: {said(error)[:200]}. hemostat.json says which "
+            f"torch made it. {_INSTEAD}"
+        ) from error
+
+
+def _in_evaluation(model: nn.Module) -> nn.Module:
+    """Torch's own `eval()` and `train()` of such a model raise, and its parts say that they train."""
+    for part in model.modules():
+        part.training = False
+    model.eval = MethodType(lambda self: self, model)  # type: ignore[method-assign]
+    model.train = MethodType(_stay, model)  # type: ignore[method-assign]
+    return model
+
+
+def _stay(self: nn.Module, mode: bool = True) -> nn.Module:
+    if mode:
+        raise UsageError(
+            "an archive holds the model in evaluation mode only. To train it, load its weights with the task file."
+        )
+    return self
 
 
 def _doubts(archive: zipfile.ZipFile) -> Iterator[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from hemostat.track import RunRecord
-from hemostat.train.weights import Weights
+from hemostat.train.weights import Weights, weights_text
 from hemostat.units import format_plus_minus
 
 
@@ -25,14 +25,14 @@ def card(record: RunRecord, weights: Weights, manifest: dict[str, Any]) -> str:
         "| | |",
         "|---|---|",
         f"| task | `{spec}` |",
-        f"| weights | {weights.name} checkpoint{f', step {weights.step}' if weights.step else ''} |",
+        f"| weights | {weights} |",
         f"| commit | {_commit(header)} |",
         f"| training data | {_data(header.get('data'))} |",
         f"| made with | torch {manifest['torch']}, {_machine(header)} |",
         "",
         "## Figures",
         "",
-        *_figures(record),
+        *_figures(record, weights),
         "",
         "## How to load it",
         "",
@@ -68,14 +68,16 @@ def _machine(header: dict[str, Any]) -> str:
     return f"{hardware.get('num_ranks', '?')} x {hardware.get('name', 'device not recorded')}"
 
 
-def _figures(record: RunRecord) -> list[str]:
+def _figures(record: RunRecord, weights: Weights) -> list[str]:
+    """Those of these weights alone; what others reached says nothing about them."""
     rows = []
     summary = record.summary
-    if isinstance(summary.get("best"), int | float):
+    if isinstance(summary.get("best"), int | float) and summary.get("best_step") == weights.step:
         rows.append(
             f"| {summary.get('monitor')} | {summary['best']:.6g} | | best during training, chosen by it |"
         )
-    latest = {fields.get("split"): fields for fields in record.evaluations()}
+    own = [fields for fields in record.evaluations() if fields.get("step") == weights.step]
+    latest = {fields.get("split"): fields for fields in own}
     looks = sum(fields.get("split") == "test" for fields in record.evaluations())
     for split, fields in latest.items():
         seen = f"; test data looked at {looks} time{'s' * (looks != 1)}" if split == "test" else ""
@@ -83,10 +85,11 @@ def _figures(record: RunRecord) -> list[str]:
             value, error = figure["value"], figure["standard_error"]
             sure = isinstance(value, int | float) and isinstance(error, int | float)
             shown = format_plus_minus(value, error).split(" ± ") if sure else [f"{value}", "not known"]
-            what = f"{fields['checkpoint']} weights, {fields['num_samples']} samples{seen}"
+            what = f"{weights_text(fields['checkpoint'], weights.step)}, {fields['num_samples']} samples{seen}"
             rows.append(f"| {name} | {shown[0]} | {shown[1]} | {what} |")
     if not rows:
-        return ["Not judged: the task has no validation data, and `hemostat evaluate` was not run."]
+        judge = f"hemostat evaluate {record.id} --checkpoint step-{weights.step}"
+        return [f"These weights were not judged; `{judge}` does it."]
     return ["| figure | value | standard error | how |", "|---|---|---|---|", *rows]
 
 

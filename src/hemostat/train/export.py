@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
+import re
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -13,7 +15,8 @@ import torch
 from torch import nn
 
 from hemostat.data import Source
-from hemostat.errors import FieldError, MissingExtraError, RecordError, TaskError
+from hemostat.disk import new_folder
+from hemostat.errors import MissingExtraError, TaskError
 from hemostat.task import LoadedTask, build_model, call
 from hemostat.track import RunRecord
 from hemostat.train.archive import make_archive
@@ -27,14 +30,14 @@ FORMAT = 1
 
 
 def export_run(
-    record: RunRecord, folder: Path, *, checkpoint: str | None = None, task: str | None = None
+    record: RunRecord, folder: Path, *, checkpoint: str | int | None = None, task: str | None = None
 ) -> dict[str, Any]:
     """Write a run's model into a new folder, whole or not at all.
 
     Args:
         record: the run.
         folder: it must not exist, or be empty.
-        checkpoint: "best" or "last"; None takes the best, or the last of a run that was never judged.
+        checkpoint: see `read_weights`.
         task: see `load_recorded_task`.
 
     Returns:
@@ -48,15 +51,11 @@ def export_run(
         import safetensors.torch  # noqa: F401
     except ImportError:
         raise MissingExtraError("safetensors", extra="export", purpose="an export") from None
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise FieldError("dir", str(folder), "is there already and not empty", "Choose another folder.")
     weights = read_weights(record, checkpoint)
     loaded = load_recorded_task(record, task)
     model = build_model(loaded.task).eval()
     fit_weights(model, weights, f"run {record.id}")
-    beside = folder.with_name(f".{folder.name}.{os.getpid()}.tmp")
-    try:
-        beside.mkdir(parents=True)
+    with new_folder(folder, "dir") as beside:
         manifest = {
             "format": FORMAT,
             "run": record.id,
@@ -69,31 +68,35 @@ def export_run(
         }
         (beside / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
         (beside / "README.md").write_text(card(record, weights, manifest), encoding="utf-8")
-        if folder.exists():
-            folder.rmdir()
-        beside.rename(folder)
-    except OSError as error:
-        raise RecordError(f"dir={str(folder)!r}: cannot be written, {error.strerror or error}.") from None
-    finally:
-        shutil.rmtree(beside, ignore_errors=True)
     return {**manifest, "notes": task_changes(record, loaded)}
+
+
+@contextmanager
+def _safetensors() -> Iterator[None]:
+    """Its own error hides the system's number in a sentence: "I/O error: File too large (os error 27)"."""
+    from safetensors import SafetensorError
+
+    try:
+        yield
+    except SafetensorError as error:
+        found = re.search(r"\(os error (\d+)\)", str(error))
+        raise OSError(int(found[1]) if found else None, str(error)) from error
 
 
 def _write_model(model: nn.Module, loaded: LoadedTask, folder: Path, seed: int) -> dict[str, Any]:
     """The files of the model; returns how it can be loaded."""
-    from safetensors.torch import save_model
-
     kind = type(model)
     save_pretrained: Any = getattr(model, "save_pretrained", None)
     if callable(save_pretrained):
-        save_pretrained(folder)
+        with _safetensors():
+            save_pretrained(folder)
         if _is_of_transformers(kind):
             return {"kind": "huggingface", "class": kind.__name__}
         if not (folder / "model.safetensors").exists():
-            save_model(model, str(folder / "model.safetensors"))
+            _save_weights(model, folder)
         _keep_task_file(loaded, folder)
         return {"kind": "task", "why": f"{kind.__name__} is a class of its own, not one of transformers."}
-    save_model(model, str(folder / "model.safetensors"))
+    _save_weights(model, folder)
     try:
         example, other = _examples(loaded, seed)
         make_archive(model, example, other, folder / "model.pt2")
@@ -101,6 +104,13 @@ def _write_model(model: nn.Module, loaded: LoadedTask, folder: Path, seed: int) 
         _keep_task_file(loaded, folder)
         return {"kind": "task", "why": str(error)}
     return {"kind": "archive"}
+
+
+def _save_weights(model: nn.Module, folder: Path) -> None:
+    from safetensors.torch import save_model
+
+    with _safetensors():
+        save_model(model, str(folder / "model.safetensors"))
 
 
 def _is_of_transformers(kind: type) -> bool:

@@ -15,7 +15,7 @@ from hemostat.track import load_run
 from hemostat.train.archive import open_archive
 from hemostat.train.export import MANIFEST
 from hemostat.train.recorded_task import load_recorded_task
-from hemostat.train.weights import fit_weights, read_weights
+from hemostat.train.weights import checkpoint_name, fit_weights, read_weights, weights_text
 
 ROOT = Path(".hemostat") / "runs"
 
@@ -23,7 +23,7 @@ ROOT = Path(".hemostat") / "runs"
 def load(
     source: str | Path,
     *,
-    checkpoint: str | None = None,
+    checkpoint: str | int | None = None,
     task: str | None = None,
     model: nn.Module | None = None,
 ) -> nn.Module:
@@ -34,7 +34,7 @@ def load(
 
     Args:
         source: a run id, a unique part of one, "last", a run directory, or an exported folder.
-        checkpoint: of a run: "best" or "last"; None takes the best, or the last of a run never judged.
+        checkpoint: of a run: "best", "last" or a step; None takes the best, or the last of a run never judged.
         task: "file.py:Class", where the recorded one has moved, or a folder needs one.
         model: put the weights into this module and return it; no task is asked for then.
 
@@ -43,6 +43,7 @@ def load(
         RecordError: a file is not whole.
         TaskError: the weights do not fit the model.
     """
+    _check_types(source, task, model)
     if task is not None and model is not None:
         raise FieldError("task", task, "is given beside model", "Leave one of them out.")
     path = Path(source)
@@ -62,18 +63,29 @@ def load(
     return model.eval()
 
 
+def _check_types(source: Any, task: Any, model: Any) -> None:
+    if not isinstance(source, str | Path):
+        fix = 'Write hemostat.load("last"), a run id, or the path of a folder.'
+        raise FieldError("load", source, "is no run and no folder", fix)
+    if task is not None and not isinstance(task, str):
+        raise FieldError("task", task, "is no task", 'Write task="FILE.py:CLASS", or leave it out.')
+    if model is not None and not isinstance(model, nn.Module):
+        fix = "Give a module that you have built, or leave it out."
+        raise FieldError("model", model, "is no torch.nn.Module", fix)
+
+
 def _from_folder(
-    folder: Path, checkpoint: str | None, task: str | None, model: nn.Module | None
+    folder: Path, checkpoint: str | int | None, task: str | None, model: nn.Module | None
 ) -> nn.Module:
     try:
         manifest = json.loads((folder / MANIFEST).read_bytes())
         kind, spec = manifest["kind"], manifest["task"]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise RecordError(f"{folder / MANIFEST} cannot be read: {error}. Export the run again.") from None
-    if checkpoint not in (None, manifest.get("checkpoint")):
-        raise UsageError(
-            f"{folder} holds the {manifest.get('checkpoint')} weights only. Load the run instead."
-        )
+    names = (manifest.get("checkpoint"), checkpoint_name(manifest.get("step")))
+    if checkpoint is not None and checkpoint_name(checkpoint) not in names:
+        held = weights_text(str(names[0]), manifest.get("step", 0))
+        raise UsageError(f"{folder} holds the {held} only. Load the run instead.")
     if task is not None:
         model = build_model(load_task(task, manifest.get("values", {})).task)
     if model is not None:
