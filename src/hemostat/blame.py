@@ -1,8 +1,9 @@
-"""Where in the user's own files an exception was raised."""
+"""Where in the user's own files an exception was raised, and on which rank."""
 
 from __future__ import annotations
 
 import os
+import platform
 import sysconfig
 import traceback
 from pathlib import Path
@@ -22,11 +23,29 @@ def user_line(error: BaseException) -> str:
     The path is relative where it lies under the current directory. Without such a frame the innermost one is
     named, and without any frame the text is empty.
     """
-    frames = traceback.extract_tb(error.__traceback__)
-    own = [frame for frame in frames if not _is_foreign(frame.filename)]
-    for frame in reversed(own or frames):
-        return f"{shown(frame.filename)}:{frame.lineno}"
-    return ""
+    return own_line(error) or next(map(_place, _frames(error)), "")
+
+
+def own_line(error: BaseException) -> str:
+    """As `user_line`, but empty where no frame is the user's."""
+    return next((_place(frame) for frame in _frames(error) if not _is_foreign(frame.filename)), "")
+
+
+def on_rank() -> str:
+    """ " on rank 1 of 2 (host node-7)" in a job of several processes, else ""."""
+    rank, num_ranks = os.environ.get("RANK", ""), os.environ.get("WORLD_SIZE", "1")
+    if not rank or num_ranks == "1":
+        return ""
+    return f" on rank {rank} of {num_ranks} (host {platform.node()})"
+
+
+def _frames(error: BaseException) -> list[traceback.FrameSummary]:
+    """The innermost first."""
+    return traceback.extract_tb(error.__traceback__)[::-1]
+
+
+def _place(frame: traceback.FrameSummary) -> str:
+    return f"{shown(frame.filename)}:{frame.lineno}"
 
 
 def shown(path: str | Path) -> str:

@@ -1,6 +1,7 @@
 """Data sets of all kinds become batches, and what cannot is refused with the repair."""
 
 import warnings
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -243,3 +244,42 @@ def test_a_hugging_face_table_is_asked_for_many_rows_at_once():
     ]
     with pytest.raises(TaskError, match="3 rows, first index 3, raised ZeroDivisionError"):
         Source(table.with_transform(lambda rows: 1 / 0)).fetch(WANTED)
+
+
+class Changing(Dataset):
+    """Its length follows a list."""
+
+    def __init__(self, lengths):
+        self.lengths = lengths
+
+    def __len__(self):
+        return self.lengths[0] if len(self.lengths) == 1 else self.lengths.pop(0)
+
+    def __getitem__(self, index):
+        if index >= self.lengths[-1]:
+            raise IndexError(index)
+        return torch.tensor(index)
+
+
+def test_data_that_have_changed_their_length_are_told_with_both_numbers():
+    source = Source(Changing([200, 100]))
+    with pytest.raises(TaskError, match="train_data had 200 samples at the start and has 100 now"):
+        source.fetch(torch.tensor([3, 170]))
+    with pytest.raises(TaskError, match="had 200 samples at the start and has 100 now"):
+        source.check_length()
+    Source(Changing([5])).check_length()
+
+
+def test_a_sample_that_one_rank_lacks_is_said_with_that_rank(monkeypatch):
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    source = Source(Rows(lambda i: Path(f"shard-{i}.bin").open()))  # noqa: SIM115
+    with pytest.raises(
+        TaskError, match=r"shard-3\.bin.* on rank 1 of 2 \(host .*find the same files: copy it"
+    ):
+        source.fetch(WANTED)
+
+
+def test_what_is_asked_singly_is_known_through_subsets():
+    assert Source(Rows(int)).one_by_one and Source(Subset(Rows(int), [1, 2])).one_by_one
+    assert not Source(Subset(TensorDataset(torch.arange(5)), [1, 2])).one_by_one

@@ -66,17 +66,18 @@ def test_micro_batches_never_grow_in_a_ragged_window(num_ranks, accumulation, mi
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"global_batch": 0}, "global_batch=0: must be at least 1"),
-        ({"total_samples": 0}, "total_samples=0: must be at least 1"),
-        ({"accumulation": -1}, "accumulation=-1: must be at least 1"),
+        ({"global_batch": 0}, "global_batch=0: must be a whole number, 1 or more"),
+        ({"total_samples": 0}, "total_samples=0: must be a whole number, 1 or more"),
+        ({"accumulation": -1}, "accumulation=-1: must be a whole number, 1 or more"),
+        ({"global_batch": 2.5}, "global_batch=2.5: must be a whole number, 1 or more. Write it like"),
+        ({"seed": "x"}, "seed='x': must be a whole number"),
         ({"rank": 2, "num_ranks": 2}, r"rank=2: must lie in 0\.\.1"),
         ({"global_batch": 3, "num_ranks": 4}, "global_batch=3: is smaller than the number of ranks"),
     ],
 )
 def test_impossible_feed(changes, message):
-    feed = Feed(**{"seed": 0, "global_batch": 8, "total_samples": 10} | changes)
     with pytest.raises(FieldError, match=message):
-        feed.check(100)
+        Feed(**{"seed": 0, "global_batch": 8, "total_samples": 10} | changes).check(100)
 
 
 def test_fewer_samples_than_ranks_is_said_by_every_rank_alike():

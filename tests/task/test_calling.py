@@ -1,5 +1,7 @@
 """Asking a task for what it builds."""
 
+from pathlib import Path
+
 import pytest
 from torch import nn
 
@@ -56,3 +58,16 @@ def test_setting_a_field_says_what_to_do():
 def test_what_is_no_model(answer, message):
     with pytest.raises(TaskError, match=message):
         build_model(task_with(model=lambda self: answer))
+
+
+def test_a_file_that_one_rank_lacks_is_said_with_that_rank(monkeypatch):
+    class Shards(Task):
+        def train_data(self):
+            return Path("shard-3.bin").open()
+
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(
+        TaskError, match=r"shard-3.bin.* on rank 1 of 2 \(host .*Every rank must find the same"
+    ):
+        call(Shards(), "train_data")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 import torch
 
@@ -32,12 +34,18 @@ class Line(hemostat.Task):
     tuned_batch: int = 8
     epochs: float = 1
     kind: str = "stream"
+    splits: str = ""
 
     def model(self):
         return torch.nn.Linear(3, 1)
 
     def train_data(self):
+        if self.splits == "train":
+            return Stream(Rows(split=True), 15)
         return TensorDataset(torch.ones(16, 3), torch.ones(16, 1))
+
+    def val_data(self):
+        return Stream(Rows(split=True), 15) if self.splits == "val" else None
 
     def test_data(self):
         return {
@@ -94,6 +102,21 @@ def test_a_stream_that_splits_itself_is_refused_on_all_ranks(make_run, ranks):
     run = make_run("split")
     for said in ranks(2, refused, run.path):
         assert said.startswith("test_data differs from rank to rank") and "splits it by rank" in said
+
+
+def trained(folder, splits):
+    os.chdir(folder)
+    with pytest.raises(TaskError) as caught:
+        train(load_task("line.py:Line", {"splits": splits}), Devices(), TrainSettings(device="cpu"))
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("splits", ["train", "val"])
+def test_training_refuses_it_before_the_first_step(make_run, ranks, tmp_path, splits):
+    for said in ranks(2, trained, str(tmp_path), splits):
+        assert said.startswith(
+            f"{splits}_data is a stream whose first item differs from rank to rank. Leave out"
+        )
 
 
 def test_an_unknown_or_wrong_length_is_refused(make_run):

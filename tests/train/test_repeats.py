@@ -8,7 +8,8 @@ from torch.utils.data import Dataset, TensorDataset
 from hemostat.data import Source, Stream, sample_rng
 from hemostat.recipe import Base, Devices
 from hemostat.train import Session, TrainSettings
-from hemostat.train.repeats import generators_kept, random_reads, reader, seeded
+from hemostat.train.repeats import random_reads, reader, seeded
+from hemostat.train.rng import generators_kept
 
 DRAWS = {
     "none": lambda index: 0.0,

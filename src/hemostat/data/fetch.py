@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
@@ -19,7 +20,7 @@ from torch.utils.data import (
 )
 from torch.utils.data import default_collate as torch_collate
 
-from hemostat.blame import said, user_line
+from hemostat.blame import on_rank, said, user_line
 from hemostat.data.choose import Choice
 from hemostat.data.content import content, is_table
 from hemostat.data.prepared import PreparedData
@@ -77,8 +78,11 @@ class Source:
                 f"{role} has 0 samples: there is nothing to read. Check its path and its filters."
             )
         self._collate = collate
-        self.fetch: Fetch = self.reader() if self.stream else _fetcher(dataset, collate, role)
-        self.one_by_one = getattr(self.fetch, "__qualname__", "").startswith(_from_getitem.__name__ + ".")
+        self._about = _About(dataset, role, self.num_samples)
+        self.fetch: Fetch
+        self.fetch, self.one_by_one = (
+            (self.reader(), False) if self.stream else _fetcher(dataset, collate, self._about)
+        )
 
     def __len__(self) -> int:
         return self.num_samples
@@ -89,9 +93,17 @@ class Source:
             return self.fetch
         return Cursor(self.stream, self.collate, self.role).fetch
 
+    def check_length(self) -> None:
+        """Refuse data that have grown or shrunk since this source was made: the order is one of their number.
+
+        Raises:
+            TaskError: with both numbers.
+        """
+        self._about.check_length()
+
     def collate(self, samples: list[Any], indices: list[int]) -> Any:
         """Join samples into a batch; the indices are for messages."""
-        return _collated(samples, self._collate, self.role, indices)
+        return _collated(samples, self._collate, self._about, indices)
 
     def probe(self, micro_batch: int) -> Report:
         """What would make reading faster, each way measured on these data for about a second."""
@@ -175,20 +187,49 @@ def _is_iterable(dataset: Any) -> bool:
     return isinstance(dataset, IterableDataset | Stream) or only
 
 
-def _fetcher(dataset: Any, collate: Collate | None, role: str) -> Fetch:
+class _About:
+    """What messages say of a data set.
+
+    Args:
+        dataset: the data.
+        role: the method of the task it came from.
+        num_samples: its length at the start.
+    """
+
+    def __init__(self, dataset: Any, role: str, num_samples: int) -> None:
+        self._dataset = dataset
+        self.role = role
+        self._num_samples = num_samples
+
+    def check_length(self) -> None:
+        """Refuse another length than that of the start.
+
+        Raises:
+            TaskError: with both numbers.
+        """
+        now = len(self._dataset)
+        if now != self._num_samples:
+            raise TaskError(
+                f"{self.role} had {self._num_samples} samples at the start and has {now} now{on_rank()}. "
+                f"Let the length stay as it is while a run reads the data."
+            )
+
+
+def _fetcher(dataset: Any, collate: Collate | None, about: _About) -> tuple[Fetch, bool]:
+    """The cheapest way to a batch, and whether it asks for one sample after the other."""
     if collate is None:
         if isinstance(dataset, PreparedData) and not dataset.is_ragged:
-            return dataset.batch
+            return dataset.batch, False
         tensors = _tensors(dataset)
         if tensors is not None:
-            return _from_tensors(tensors)
+            return _from_tensors(tensors), False
         if isinstance(dataset, Subset) and type(dataset).__getitem__ is Subset.__getitem__:
-            return _from_subset(dataset, role)
+            return _from_subset(dataset, about)
         if is_table(dataset):
-            return _from_table(dataset, role)
+            return _from_table(dataset, about), False
     if callable(getattr(dataset, "__getitems__", None)):
-        return _from_getitems(dataset, collate, role)
-    return _from_getitem(dataset, collate, role)
+        return _from_getitems(dataset, collate, about), False
+    return _from_getitem(dataset, collate, about), True
 
 
 def _tensors(dataset: Any) -> tuple[Tensor, ...] | None:
@@ -206,13 +247,13 @@ def _from_tensors(tensors: tuple[Tensor, ...]) -> Fetch:
     return lambda indices: tuple([select(tensor, 0, indices) for tensor in tensors])
 
 
-def _from_subset(dataset: Subset[Any], role: str) -> Fetch:
-    inner = _fetcher(dataset.dataset, None, role)
+def _from_subset(dataset: Subset[Any], about: _About) -> tuple[Fetch, bool]:
+    inner, one_by_one = _fetcher(dataset.dataset, None, about)
     chosen = torch.as_tensor(dataset.indices, dtype=torch.int64)
-    return lambda indices: inner(chosen[indices])
+    return lambda indices: inner(chosen[indices]), one_by_one
 
 
-def _from_table(dataset: Any, role: str) -> Fetch:
+def _from_table(dataset: Any, about: _About) -> Fetch:
     table = dataset.with_format("torch") if dataset.format["type"] is None else dataset
 
     def fetch(indices: Tensor) -> Any:
@@ -220,26 +261,26 @@ def _from_table(dataset: Any, role: str) -> Fetch:
         try:
             return table[wanted]
         except Exception as error:  # noqa: BLE001 - a transform of the user may raise anything
-            _blame(error, role, f"{len(wanted)} rows, first index {wanted[0]},")
+            _blame(error, about, f"{len(wanted)} rows, first index {wanted[0]},")
 
     return fetch
 
 
-def _from_getitems(dataset: Any, collate: Collate | None, role: str) -> Fetch:
+def _from_getitems(dataset: Any, collate: Collate | None, about: _About) -> Fetch:
     def fetch(indices: Tensor) -> Any:
         wanted = indices.tolist()
         try:
             got = dataset.__getitems__(wanted)
         except Exception as error:  # noqa: BLE001 - the user's code may raise anything
-            _blame(error, role, f"__getitems__ of {len(wanted)} samples, first index {wanted[0]}")
+            _blame(error, about, f"__getitems__ of {len(wanted)} samples, first index {wanted[0]}")
         if collate is None and not isinstance(got, list):
             return got  # already a batch
-        return _collated(got, collate, role, wanted)
+        return _collated(got, collate, about, wanted)
 
     return fetch
 
 
-def _from_getitem(dataset: Any, collate: Collate | None, role: str) -> Fetch:
+def _from_getitem(dataset: Any, collate: Collate | None, about: _About) -> Fetch:
     def fetch(indices: Tensor) -> Any:
         wanted = indices.tolist()
         samples: list[Any] = []
@@ -251,20 +292,20 @@ def _from_getitem(dataset: Any, collate: Collate | None, role: str) -> Fetch:
                 place[0] = index
                 append(dataset[index])
         except Exception as error:  # noqa: BLE001 - the user's code may raise anything
-            _blame(error, role, f"sample {index}")
-        return _collated(samples, collate, role, wanted)
+            _blame(error, about, f"sample {index}")
+        return _collated(samples, collate, about, wanted)
 
     return fetch
 
 
-def _collated(samples: Any, collate: Collate | None, role: str, wanted: Sequence[int]) -> Any:
+def _collated(samples: Any, collate: Collate | None, about: _About, wanted: Sequence[int]) -> Any:
     try:
         return collate_samples(samples) if collate is None else collate(samples)
     except Exception as error:
         if collate is not None:
-            _blame(error, role, f"collate_fn of {len(wanted)} samples, first index {wanted[0]}")
+            _blame(error, about, f"collate_fn of {len(wanted)} samples, first index {wanted[0]}")
         raise TaskError(
-            f"{role}: samples {', '.join(map(str, wanted[:4]))}{' ...' if len(wanted) > 4 else ''} cannot be "
+            f"{about.role}: samples {', '.join(map(str, wanted[:4]))}{' ...' if len(wanted) > 4 else ''} cannot be "
             f"stacked into a batch ({said(error)}). Give all samples one shape, or return a DataLoader with "
             f"your collate_fn."
         ) from error
@@ -278,11 +319,16 @@ def collate_samples(samples: list[Any]) -> Any:
     return torch_collate(samples)
 
 
-def _blame(error: Exception, role: str, what: str) -> NoReturn:
+def _blame(error: Exception, about: _About, what: str) -> NoReturn:
+    """Raise what the user's code raised, with its line, in one sentence."""
     if isinstance(error, TaskError):
         raise error
+    with suppress(TypeError):  # a __len__ that fails by now is no news
+        about.check_length()
     where = user_line(error)
+    fix = "Mend the data set, or leave that sample out."
+    if isinstance(error, FileNotFoundError) and on_rank():
+        fix = "Every rank must find the same files: copy it there, or leave that sample out."
     raise TaskError(
-        f"{role}: {what} raised {said(error)}{f' at {where}' if where else ''}. "
-        f"Mend the data set, or leave that sample out."
+        f"{about.role}: {what} raised {said(error)}{f' at {where}' if where else ''}{on_rank()}. {fix}"
     ) from error

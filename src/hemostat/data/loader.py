@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from hemostat.data.checks import check_count, check_rank
 from hemostat.data.choose import Workers
 from hemostat.data.delivery import Delivery
 from hemostat.data.fetch import Source
@@ -67,8 +68,14 @@ class TrainLoader:
     ) -> None:
         source = dataset if isinstance(dataset, Source) else Source(dataset, "train_data")
         feed.check(source.num_samples)
-        if start_samples < 0:
-            raise FieldError("start_samples", start_samples, "must not be negative", "0 is the start.")
+        check_count("start_samples", start_samples, 0)
+        if start_samples > feed.total_samples:
+            raise FieldError(
+                "start_samples",
+                start_samples,
+                f"lies behind the end of the run, total_samples={feed.total_samples}",
+                "Raise total_samples, or start earlier.",
+            )
         self.source = source
         self.feed = feed
         self.start_samples = start_samples
@@ -106,6 +113,7 @@ class TrainLoader:
     def _jobs(self) -> Iterator[Job]:
         shares: dict[int, tuple[int, int]] = {}
         for block in self._blocks():
+            self.source.check_length()
             indices = torch.from_numpy(self._block_indices(block))
             used = 0
             for epoch, window_start, window_stop, position in block:
@@ -120,6 +128,7 @@ class TrainLoader:
                     start, stop = share(mine, part, parts)
                     chosen = own[start:stop] if stop > start else own[:1]
                     yield Job(chosen, epoch, stop - start, size, part == parts - 1, position)
+        self.source.check_length()
 
     def _blocks(self) -> Iterator[list[Window]]:
         """Runs of windows of one epoch, about `BLOCK_POSITIONS` samples of this rank; the first is short."""
@@ -185,10 +194,8 @@ class EvalLoader:
         workers: Workers | None = None,
     ) -> None:
         self.source = dataset if isinstance(dataset, Source) else Source(dataset, "val_data")
-        if micro_batch < 1:
-            raise FieldError("micro_batch", micro_batch, "must be at least 1", "Give a positive number.")
-        if not 0 <= rank < num_ranks:
-            raise FieldError("rank", rank, f"must lie in 0..{num_ranks - 1}", "Ranks count from 0.")
+        check_count("micro_batch", micro_batch)
+        check_rank(rank, num_ranks)
         self.micro_batch = micro_batch
         self.rank = rank
         self.num_ranks = num_ranks
@@ -219,6 +226,7 @@ class EvalLoader:
         low, high = bounds[self.rank]
         filler = torch.tensor([low])
         position = 0
+        self.source.check_length()
         for number in range(len(self)):
             done = number * self.micro_batch
             over_all = sum(max(0, min(self.micro_batch, size - done)) for size in sizes)
@@ -226,3 +234,4 @@ class EvalLoader:
             start, stop = low + done, min(low + done + self.micro_batch, high)
             indices = torch.arange(start, stop) if stop > start else filler
             yield Job(indices, 0, max(0, stop - start), over_all, number == len(self) - 1, position)
+        self.source.check_length()

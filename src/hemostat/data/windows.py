@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from hemostat.config import Config
+from hemostat.data.checks import check_count, check_rank, is_whole
 from hemostat.errors import FieldError, TaskError
 
 
@@ -28,18 +29,21 @@ class Feed(Config, frozen=True, kw_only=True):
     rank: int = 0
     num_ranks: int = 1
 
+    def __post_init__(self) -> None:
+        """Counts are counts."""
+        if not is_whole(self.seed):
+            raise FieldError("seed", self.seed, "must be a whole number", "Write it like seed=0.")
+        for name in ("global_batch", "total_samples", "accumulation"):
+            check_count(name, getattr(self, name))
+        check_rank(self.rank, self.num_ranks)
+
     def check(self, num_samples: int) -> None:
         """Refuse what cannot be fed. Every rank comes to the same answer, so none is left waiting.
 
         Raises:
-            FieldError: a number that breaks a rule.
+            FieldError: a global batch smaller than the number of ranks.
             TaskError: fewer samples than ranks.
         """
-        for name in ("global_batch", "total_samples", "accumulation", "num_ranks"):
-            if getattr(self, name) < 1:
-                raise FieldError(name, getattr(self, name), "must be at least 1", "Give a positive number.")
-        if not 0 <= self.rank < self.num_ranks:
-            raise FieldError("rank", self.rank, f"must lie in 0..{self.num_ranks - 1}", "Ranks count from 0.")
         if num_samples < self.num_ranks:
             raise TaskError(
                 f"train_data has {_counted(num_samples, 'sample')} for {self.num_ranks} ranks: each rank needs "

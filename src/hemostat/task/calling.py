@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import nn
 
-from hemostat.blame import said, user_line
+from hemostat.blame import on_rank, said, user_line
 from hemostat.errors import HemostatError, TaskError
 from hemostat.task.task import Task
 
@@ -36,8 +36,10 @@ def call(task: Task, hook: str, *args: Any) -> Any:
         fix = ""
         if isinstance(error, dataclasses.FrozenInstanceError):
             fix = " The fields of a task do not change: use functools.cached_property for what is built once."
+        if isinstance(error, FileNotFoundError) and on_rank():
+            fix = " Every rank must find the same files."
         at = f" at {where}" if where else ""
-        raise TaskError(f"{type(task).__name__}.{hook} raised {said(error)}{at}.{fix}") from error
+        raise TaskError(f"{type(task).__name__}.{hook} raised {said(error)}{at}{on_rank()}.{fix}") from error
 
 
 def build_model(task: Task) -> nn.Module:

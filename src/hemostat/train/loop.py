@@ -30,6 +30,7 @@ from hemostat.task import (
 )
 from hemostat.train.guards import nonfinite_rows
 from hemostat.train.header import task_header
+from hemostat.train.loop_guard import check_same_data
 from hemostat.train.lr_range import find_range, said
 from hemostat.train.memory import find_micro_batch
 from hemostat.train.parallel import dp
@@ -84,6 +85,8 @@ def train(loaded: LoadedTask, devices: Devices, settings: TrainSettings) -> Sess
     session.described_by = loaded.task
     with session:
         judged = None if val_data is None else Source(val_data, "val_data")
+        if judged is not None:
+            check_same_data(world, judged)
         trainer = Trainer(session, LossDoor(task), judged)
         session.record.header(lambda: task_header(loaded, train_data, judged))
         trainer.run()

@@ -8,10 +8,12 @@ from typing import Any
 import torch
 from torch.nn.parallel import DistributedDataParallel
 
-from hemostat.data import MicroBatch
+from hemostat.data import MicroBatch, Source
 from hemostat.errors import TaskError
 from hemostat.recipe import Base
-from hemostat.train.process import World
+from hemostat.train.guards import leaves_digest
+from hemostat.train.process import World, seed_everything
+from hemostat.train.rng import generators_kept
 
 
 def check_given(model: Any, optimizer: Any, base: Any) -> None:
@@ -45,17 +47,30 @@ def check_given(model: Any, optimizer: Any, base: Any) -> None:
         )
 
 
-def check_same_size(world: World, num_samples: int) -> None:
-    """Refuse data of unlike sizes, with which ranks would draw unlike windows; on all ranks alike.
+def check_same_data(world: World, source: Source) -> None:
+    """Refuse data with which ranks would draw unlike windows; on all ranks alike.
+
+    Of a stream the first item is compared too, with equal random states, for it may have split itself by rank.
 
     Raises:
-        TaskError: the numbers differ.
+        TaskError: the lengths differ, or the first items of a stream.
     """
+    num_samples = source.num_samples
     differs = num_samples != int(world.from_rank_zero(str(num_samples)))
     if world.sum([float(differs)])[0]:
         raise TaskError(
-            f"train_data has {num_samples} samples on rank {world.rank} and another number elsewhere. "
+            f"{source.role} has {num_samples} samples on rank {world.rank} and another number elsewhere. "
             "Every rank must build the same data set; hemostat shares it out."
+        )
+    if source.stream is None or world.num_ranks == 1:
+        return
+    with generators_kept(world.device):
+        seed_everything(0)
+        mine = leaves_digest(source.reader()(torch.tensor([0])))
+    if world.sum([float(mine != world.from_rank_zero(mine))])[0]:
+        raise TaskError(
+            f"{source.role} is a stream whose first item differs from rank to rank. Leave out what splits it by rank, "
+            "and seed what shuffles it: hemostat gives each rank its share."
         )
 
 

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any, Final
 
 import msgspec
-import torch
 from torch import Tensor
 
 from hemostat.data import Source, TrainLoader, Workers
 from hemostat.train.guards import same_leaves
 from hemostat.train.process import seed_everything
-from hemostat.train.rng import rng_state, set_rng_state
+from hemostat.train.rng import generators_kept
 from hemostat.train.session import Session
 
 READ_TWICE: Final = 8  # a flip at p = 0.5 is missed once in 2^8 = 256 starts
@@ -88,13 +85,3 @@ def _one_by_one(source: Source, indices: Tensor) -> Any:
             return source.fetch(indices)  # it makes the batch itself, in one go
         samples += got
     return source.collate(samples, wanted)
-
-
-@contextmanager
-def generators_kept(device: torch.device) -> Iterator[None]:
-    """Restore the states of random, numpy.random and torch, that of an accelerator too."""
-    before = rng_state(device)
-    try:
-        yield
-    finally:
-        set_rng_state(before, device)

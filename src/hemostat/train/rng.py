@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 import random
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -49,6 +51,16 @@ def set_rng_state(state: dict[str, Any], device: torch.device) -> None:
     torch.set_rng_state(_tensor(state["torch"]))
     if device.type == "cuda" and "cuda" in state:
         torch.cuda.set_rng_state(_tensor(state["cuda"]), device)
+
+
+@contextmanager
+def generators_kept(device: torch.device) -> Iterator[None]:
+    """Restore the states of random, numpy.random and torch, that of an accelerator too."""
+    before = rng_state(device)
+    try:
+        yield
+    finally:
+        set_rng_state(before, device)
 
 
 def _text(state: torch.Tensor) -> str:

@@ -15,7 +15,8 @@ from hemostat.task import evaluation_mode, to_device
 from hemostat.train.guards import same_leaves
 from hemostat.train.parallel import dp
 from hemostat.train.precision import Precision
-from hemostat.train.repeats import generators_kept, random_reads, reader, seeded
+from hemostat.train.repeats import random_reads, reader, seeded
+from hemostat.train.rng import generators_kept
 from hemostat.train.session import Session
 from hemostat.train.update import total_norm
 

@@ -24,7 +24,7 @@ from hemostat.train.checkpoint import Saver
 from hemostat.train.control import ControlVote, Stop
 from hemostat.train.evaluate import Measure, evaluate
 from hemostat.train.header import session_header
-from hemostat.train.loop_guard import LoopGuard, check_given, check_same_size
+from hemostat.train.loop_guard import LoopGuard, check_given, check_same_data
 from hemostat.train.noise import NoiseMeter
 from hemostat.train.outcome import Outcome
 from hemostat.train.own_optimizer import fill_base, warn_of_batch
@@ -110,7 +110,7 @@ class Session:
             base = fill_base(base, optimizer)
         if self.settings.precision is not None:
             base = msgspec.structs.replace(base, precision=self.settings.precision)
-        check_same_size(self.world, self.source.num_samples)
+        check_same_data(self.world, self.source)
         self.recipe = resolve_recipe(base, devices or Devices(), self.source.num_samples, self.world)
         self.loader = self.new_loader()
         self.noise = NoiseMeter(self.world.num_ranks)
