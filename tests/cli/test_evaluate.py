@@ -98,6 +98,13 @@ def test_figures_come_with_their_error_and_looks_are_counted(here, capfd):
     assert len(shown.splitlines()) <= 12
 
 
+def test_any_checkpoint_is_named_by_its_step(here, capfd):
+    for name in ("10", "step-10"):
+        status, out, err = call(capfd, id_with_test_data(here), "--checkpoint", name)
+        assert status == 0, err
+        assert out.splitlines()[0].endswith("line.py:Line  weights of step 10")
+
+
 def test_a_changed_task_file_is_said(here, capfd):
     (here / "line.py").write_text(TASK + "\n# another line\n")
     assert "note       line.py has changed since the run" in call(capfd, id_with_test_data(here))[1]
@@ -109,7 +116,10 @@ def test_a_changed_task_file_is_said(here, capfd):
         (["nope"], 2, "run='nope': is not known"),
         (["RUN", "--split", "tset"], 2, "Did you mean 'test'"),
         (["RUN", "--nproc", "0"], 2, "num_ranks=0"),
+        (["RUN", "--nproc", "5000"], 2, "nproc=5000: is more than 16 processes for each of"),
+        (["RUN", "--nproc", "31"], 2, "nproc=31: val_data has 30 samples"),
         (["RUN", "--checkpoint", "first"], 2, "checkpoint='first'"),
+        (["RUN", "--checkpoint", "3"], 2, "checkpoint='step-3': is not known"),
         (["RUN", "--task", "gone.py:Line"], 2, "gone.py: no such file"),
         (["UNTESTED", "--split", "test"], 2, "has no test_data"),
     ],

@@ -11,7 +11,8 @@ from typing import Annotated, Any
 
 import typer
 
-from hemostat.errors import UnknownNameError, UsageError
+from hemostat.cli.processes import check_processes
+from hemostat.errors import FieldError, UnknownNameError, UsageError
 from hemostat.launch import Job, backend
 from hemostat.track import RunRecord, list_runs, load_run, new_run_id
 from hemostat.units import format_plus_minus
@@ -27,7 +28,8 @@ def evaluate(
     split: Annotated[str, typer.Option(help="val, or test: every look at the test data is counted")] = "val",
     nproc: Annotated[int, typer.Option(help="processes on this machine")] = 1,
     checkpoint: Annotated[
-        str | None, typer.Option(help="best or last; the best if left out, the last of a run never judged")
+        str | None,
+        typer.Option(help="best, last or step-40; the best if left out, the last of a run never judged"),
     ] = None,
     task: Annotated[
         str | None, typer.Option(help="task file and class, where the recorded one has moved")
@@ -45,7 +47,7 @@ def evaluate(
         raise typer.Exit(evaluate_rank(record, split, checkpoint=checkpoint, task=task))
     if "TORCHELASTIC_RUN_ID" in os.environ:
         raise UsageError("evaluate starts its own processes. Leave torchrun out, and write --nproc N.")
-    record.header  # noqa: B018 - an unreadable run is said here, not by a rank
+    _refuse_idle(check_processes(nproc), split, record.header)
     words = [sys.executable, "-m", "hemostat", "evaluate", record.id, "--split", split, "--runs", str(runs)]
     for flag, value in (("--checkpoint", checkpoint), ("--task", task)):
         words += [flag, value] if value is not None else []
@@ -63,6 +65,12 @@ def evaluate(
     print(_as_json(record, found[0], runs) if json else "\n".join(_lines(record, found[0], runs)))
 
 
+def _refuse_idle(nproc: int, split: str, header: dict[str, Any]) -> None:
+    num_samples = header.get("data", {}).get("num_val_samples") if split == "val" else None
+    if num_samples and nproc > num_samples:
+        raise FieldError("nproc", nproc, f"val_data has {num_samples} samples", "Take fewer processes.")
+
+
 def _as_json(record: RunRecord, fields: dict[str, Any], root: Path) -> str:
     mine, all_runs = _looks(record, fields, root)
     return json_text.dumps(
@@ -74,11 +82,10 @@ def _lines(record: RunRecord, fields: dict[str, Any], root: Path) -> list[str]:
     figures = fields["figures"]
     width = max(9, *map(len, figures))
     spec = record.header.get("task", {}).get("spec", "")
-    step = f" of step {fields['step']}" if fields.get("step") else ""
     data = fields["data"]
     digest = f"fingerprint {data['digest'][:12]} ({data['tier']})" if data.get("digest") else "no fingerprint"
     lines = [
-        f"{'run':<{width}}  {record.id}  {spec}  {fields['checkpoint']} weights{step}",
+        f"{'run':<{width}}  {record.id}  {spec}  {fields['weights']}",
         f"{'data':<{width}}  {fields['split']}_data, {fields['num_samples']} samples, {digest}",
         *(f"{name:<{width}}  {_figure(figure)}" for name, figure in figures.items()),
     ]

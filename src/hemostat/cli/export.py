@@ -19,7 +19,8 @@ def export(
     run: Annotated[str, typer.Argument(help="run id, a unique part of it, or last")],
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="a new or empty folder")],
     checkpoint: Annotated[
-        str | None, typer.Option(help="best or last; the best if left out, the last of a run never judged")
+        str | None,
+        typer.Option(help="best, last or step-40; the best if left out, the last of a run never judged"),
     ] = None,
     task: Annotated[
         str | None, typer.Option(help="task file and class, where the recorded one has moved")
@@ -35,8 +36,7 @@ def export(
     if json:
         print(json_text.dumps(written, indent=1))
         return
-    step = f" of step {written['step']}" if written["step"] else ""
-    print(f"wrote    {directory}: {written['checkpoint']} weights{step} of run {record.id}")
+    print(f"wrote    {directory}: {written['weights']} of run {record.id}")
     for path in sorted(directory.iterdir()):
         print(f"         {path.name}  {format_bytes(path.stat().st_size)}")
     print(f"load     {_how(directory, written)}")

@@ -15,13 +15,13 @@ import typer
 
 from hemostat.cli.budget import allowed
 from hemostat.cli.messenger import Messenger
+from hemostat.cli.processes import check_processes
 from hemostat.config import decode, merge, parse_overrides, read_toml
 from hemostat.errors import FieldError, MissingExtraError, RecordError
 from hemostat.launch import Job, backend
 from hemostat.recipe import Devices
 from hemostat.track import RunRecord, create_run, load_run, new_run_id, update_run
 
-MAX_RANKS_PER_CPU = 16
 UNSTARTED = (2, 75, 130, 143)  # a typing error, or somebody who thought better of it: no record is kept
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
@@ -79,8 +79,9 @@ def train(
         project = allowed(values, runs)
         record = _new_run(_named(task), _num_ranks(nproc, values), runs)
     job = _job(record, _named(task), _num_ranks(nproc, values), values, max_restarts)
+    before = record.position
     with Messenger(job.run_dir, project) as messenger:
-        status = _conclude(job, _launch(job, new=resume is None), show)
+        status = _conclude(job, _launch(job, new=resume is None), show, before)
         messenger.ended(status)
     raise typer.Exit(status)
 
@@ -128,16 +129,7 @@ def _be_a_rank(task: str, values: dict[str, Any], show: dict[str, Any]) -> int:
 
 def _num_ranks(nproc: int | None, values: dict[str, Any]) -> int:
     wanted = {name: values[name] for name in ("num_ranks",) if name in values}
-    num_ranks = nproc if nproc is not None else decode(Devices, wanted).num_ranks
-    num_cpus = os.cpu_count() or 1
-    if num_ranks > MAX_RANKS_PER_CPU * num_cpus:
-        raise FieldError(
-            "nproc",
-            num_ranks,
-            f"is more than {MAX_RANKS_PER_CPU} processes for each of {num_cpus} CPUs",
-            "Use at most one process per accelerator, or per two CPUs.",
-        )
-    return num_ranks
+    return check_processes(nproc if nproc is not None else decode(Devices, wanted).num_ranks)
 
 
 def _launch(job: Job, new: bool) -> int:
@@ -149,10 +141,12 @@ def _launch(job: Job, new: bool) -> int:
         raise
 
 
-def _conclude(job: Job, status: int, show: dict[str, Any]) -> int:
+def _conclude(job: Job, status: int, show: dict[str, Any], before: tuple[int, int] | None) -> int:
     ended = RunRecord(job.run_dir).exit
     why = ended[1] if ended else ""
     refused = status in UNSTARTED and _forget_unstarted(job.run_dir)
+    if status == 2 and RunRecord(job.run_dir).position == before:  # a refused resume changes nothing
+        refused = True
     if status in (0, 1, 4, 5, 75) and not refused:
         _tell(job.run_dir, show)  # its line "stopped" has the reason
         return status

@@ -41,7 +41,7 @@ def export_run(
         task: see `load_recorded_task`.
 
     Returns:
-        What hemostat.json holds, and "notes".
+        What hemostat.json holds, "weights" in words, and "notes".
 
     Raises:
         UsageError: no checkpoint, no task file, a folder that is in use, or safetensors is not installed.
@@ -68,7 +68,7 @@ def export_run(
         }
         (beside / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
         (beside / "README.md").write_text(card(record, weights, manifest), encoding="utf-8")
-    return {**manifest, "notes": task_changes(record, loaded)}
+    return {**manifest, "weights": str(weights), "notes": task_changes(record, loaded)}
 
 
 @contextmanager

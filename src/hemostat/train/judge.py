@@ -99,6 +99,7 @@ def judge_run(
         "split": split,
         "checkpoint": weights.name,
         "step": weights.step,
+        "weights": str(weights),
         "num_samples": source.num_samples,
         "num_ranks": world.num_ranks,
         "figures": {f"{split}_{name}": msgspec.to_builtins(figure) for name, figure in figures.items()},
