@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import warnings
 from pathlib import Path
@@ -165,3 +167,27 @@ def test_the_loss_scale_takes_the_same_path_after_a_resume(ranks, tmp_path):
     assert repr(first[0] + second[0]) == repr(whole[0])  # a skipped step has a NaN
     assert len({step[-1] for step in whole[0]}) == 2  # it grew, and was halved after the infinity
     assert [step[5] for step in whole[0]].count(False) == 1
+
+
+def refused(folder: str) -> str:
+    os.chdir(folder)
+    try:
+        attempt(folder, None, True)
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    return "went on"
+
+
+def test_one_rank_that_cannot_go_on_stops_all_whatever_it_raised(ranks, tmp_path):
+    folder = in_turn(tmp_path, "run")
+    ranks(2, attempt, folder, 4, False)
+    (own,) = Path(folder).glob(".hemostat/runs/*/checkpoints/*4/rank.1.json")
+    own.write_text('{"rng": 5}')
+    manifest = own.with_name("manifest.json")
+    fields = json.loads(manifest.read_text())  # whole as bytes, and nonsense
+    digest = hashlib.sha256(own.read_bytes()).hexdigest()
+    fields["files"][own.name] = {"num_bytes": own.stat().st_size, "sha256": digest}
+    manifest.write_text(json.dumps(fields))
+    first, second = ranks(2, refused, folder)
+    assert first.startswith("RecordError: another rank could not go on from") and "TypeError" in first
+    assert second.startswith("TypeError: ")

@@ -17,6 +17,7 @@ from hemostat.errors import RecordError
 from hemostat.track import Checkpoints
 from hemostat.train.process import World
 from hemostat.train.tensor_files import files_of_rank, write_tensors
+from hemostat.train.together import together
 
 # below this a copy of the tensors and a hop to a thread cost more than the disk does (measured, docs/log.md)
 BACKGROUND_BYTES = 16 * 1024**2
@@ -130,21 +131,12 @@ class Saver:
 
     def _together(self, work: Callable[[], Any], half: Path) -> list[Any]:
         """Do a part on every rank, then let all raise if one could not: none is left waiting for it."""
-        trouble: str = ""
-        result: Any = None
-        try:
-            result = work()
-        except RecordError as error:
-            trouble = str(error)
-        answers = [
-            json.loads(text) for text in self._world.gather(json.dumps([trouble, result], default=str))
-        ]
-        failed = next((text for text, _ in answers if text), "")
-        if failed:
-            if self._world.rank == 0:
-                shutil.rmtree(half, ignore_errors=True)
-            raise RecordError(f"the checkpoint was not saved: {failed}{self._way_back()}")
-        return [answer for _, answer in answers]
+        results, failure = together(self._world, work)
+        if failure is None:
+            return results
+        if self._world.rank == 0:
+            shutil.rmtree(half, ignore_errors=True)
+        raise RecordError(f"the checkpoint was not saved: {failure.text}{self._way_back()}") from failure.own
 
     def _way_back(self) -> str:
         published = self._checkpoints.published()

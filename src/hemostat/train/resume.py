@@ -12,7 +12,7 @@ import msgspec
 
 from hemostat.config import to_plain
 from hemostat.data import Order
-from hemostat.errors import HemostatError, HemostatWarning, RecordError, UsageError
+from hemostat.errors import HemostatWarning, RecordError, UsageError
 from hemostat.track import Checkpoints, RunRecord, fingerprint
 from hemostat.train.checkpoint import SHARED_FILE, own_file
 from hemostat.train.data_watch import CACHE
@@ -20,6 +20,7 @@ from hemostat.train.header import data_parts
 from hemostat.train.optimizer_state import param_names, split_state
 from hemostat.train.parallel import dp
 from hemostat.train.state import fit_to_batch, put_back
+from hemostat.train.together import Failure, together
 
 if TYPE_CHECKING:
     from hemostat.train.session import Session
@@ -41,8 +42,9 @@ def resume(session: Session) -> None:
     world, run_dir = session.world, session.record.path
     if run_dir is None:
         return
-    found = _choose(run_dir) if world.rank == 0 else ""
-    name, troubles = json.loads(world.from_rank_zero(found))
+    found, failure = together(world, lambda: _choose(run_dir) if world.rank == 0 else None)
+    _raise(failure, f"run {run_dir.name}")
+    name, troubles = found[0]
     for trouble in troubles:
         _say(f"a checkpoint of run {run_dir.name} is not whole and was passed over: {trouble}")
     if not name:
@@ -55,13 +57,11 @@ def resume(session: Session) -> None:
             "leave out --resume."
         )
     folder = Checkpoints(run_dir).root / name
-    refused: HemostatError | None = None
-    try:
-        changes = _go_on(session, folder)
-    except HemostatError as error:
-        refused = error
-    if world.sum([float(refused is not None)])[0]:
-        raise refused or RecordError(f"another rank could not go on from {folder}")
+    looked, failure = together(world, lambda: _other_bytes(session) if world.rank == 0 else None)
+    _raise(failure, str(folder))
+    gone_on, failure = together(world, lambda: _go_on(session, folder, looked[0]))
+    _raise(failure, str(folder))
+    changes = gone_on[world.rank]
     session.spending.refuse_if_spent()
     if session.last is not None and world.rank == 0:
         shown = "; ".join(changes[:MAX_CHANGES]) + (" ..." if len(changes) > MAX_CHANGES else "")
@@ -71,16 +71,21 @@ def resume(session: Session) -> None:
         )
 
 
-def _choose(run_dir: Path) -> str:
+def _raise(failure: Failure | None, where: str) -> None:
+    if failure is not None:
+        raise failure.own or RecordError(f"another rank could not go on from {where}: {failure.text}")
+
+
+def _choose(run_dir: Path) -> tuple[str, list[str]]:
     path, troubles = Checkpoints(run_dir).last_whole()
-    return json.dumps([path.name if path else "", troubles])
+    return path.name if path else "", troubles
 
 
 def _say(text: str) -> None:
     warnings.warn(text, HemostatWarning, stacklevel=3)
 
 
-def _go_on(session: Session, folder: Path) -> list[str]:
+def _go_on(session: Session, folder: Path, other_bytes: str) -> list[str]:
     shared = _read(folder / SHARED_FILE)
     if shared["permutation"] != Order.permutation:
         raise RecordError(
@@ -89,7 +94,7 @@ def _go_on(session: Session, folder: Path) -> list[str]:
         )
     same_ranks = shared["feed"]["num_ranks"] == session.world.num_ranks
     own = _read(folder / own_file(session.world.rank)) if same_ranks else None
-    changes = [*_keep_seed(session, shared), *_refuse_other_data(session, shared)]
+    changes = [*_keep_seed(session, shared), *_refuse_other_data(session, shared, other_bytes)]
     changes += _refuse_other_optimizer(session, shared)
     fitted = fit_to_batch(shared, session)
     put_back(session, folder, fitted, own)
@@ -121,14 +126,14 @@ def _keep_seed(session: Session, shared: dict[str, Any]) -> list[str]:
     return [f"the order keeps train.seed={then}, though {now} was given"]
 
 
-def _refuse_other_data(session: Session, shared: dict[str, Any]) -> list[str]:
+def _refuse_other_data(session: Session, shared: dict[str, Any], other_bytes: str) -> list[str]:
     before, now = shared["num_samples"], session.loader.num_samples
     if before != now:
         what = f"train_data has {now:,} samples now and had {before:,}"
         return _unless_told(session, "data", what, "the order of the samples changes")
-    other = json.dumps(_other_bytes(session)) if session.world.rank == 0 else ""
-    what = json.loads(session.world.from_rank_zero(other))
-    return _unless_told(session, "data", what, "the run goes on with other samples") if what else []
+    if not other_bytes:
+        return []
+    return _unless_told(session, "data", other_bytes, "the run goes on with other samples")
 
 
 def _other_bytes(session: Session) -> str:
