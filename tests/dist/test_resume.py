@@ -13,7 +13,7 @@ import torch
 import torch.distributed as dist
 from torch.utils.data import TensorDataset
 
-from hemostat.errors import HemostatWarning
+from hemostat.errors import HemostatError, HemostatWarning
 from hemostat.recipe import Base
 from hemostat.track import load_run
 from hemostat.train import Session, TrainSettings
@@ -173,7 +173,7 @@ def refused(folder: str) -> str:
     os.chdir(folder)
     try:
         attempt(folder, None, True)
-    except Exception as error:
+    except (HemostatError, TypeError) as error:
         return f"{type(error).__name__}: {error}"
     return "went on"
 

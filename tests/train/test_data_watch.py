@@ -76,6 +76,15 @@ def test_data_that_cannot_be_read_are_a_note_and_no_failure(tmp_path):
     assert data["tier"] == "declared" and "gone.bin" in data["note"] and "no such file" in data["note"]
 
 
+def test_what_a_part_of_the_user_raises_is_recorded_with_its_line(shards, tmp_path, capfd):
+    def part():
+        raise RuntimeError("no decoder")
+
+    data = watched(tmp_path, "one", [("rows", part)]).header["data"]
+    assert "test_data_watch.py:" in data["note"] and data["note"].endswith("RuntimeError: no decoder")
+    assert "Traceback" not in capfd.readouterr().err
+
+
 def test_a_run_folder_that_is_gone_is_no_failure(shards, tmp_path):
     watch = DataWatch([shards], {"tier": "declared"})
     watch.start(tmp_path / "nowhere" / "run")

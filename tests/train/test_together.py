@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+from pathlib import Path
 
 import pytest
 
@@ -33,14 +33,14 @@ def test_all_ranks_learn_of_it(ranks):
         assert answer == (["done by 0", None], "KeyError: 'shard'", rank == 1)
 
 
-def save_badly(folder: str) -> str:
+def save_badly(folder: Path) -> str:
     world = World.from_environment("cpu")
     saver = Saver(world, folder, keep=2)
     own = {"unfit": {1, 2}} if world.rank == 1 else {}  # JSON takes no set: a TypeError on one rank
     try:
         saver.save(State({}, {"step": 1, "samples": 8}, own), best=False)
     except RecordError as error:
-        return f"{error} {sorted(os.listdir(folder / 'checkpoints'))}"
+        return f"{error} {list((folder / 'checkpoints').iterdir())}"
     finally:
         saver.close()
         world.close()

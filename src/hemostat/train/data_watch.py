@@ -10,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
+from hemostat.blame import said, user_line
 from hemostat.errors import HemostatError
 from hemostat.track import RunRecord, fingerprint, list_runs, update_run
 
@@ -82,9 +83,10 @@ class DataWatch:
                 update_run(run, data=section)
         except _EndedError:
             pass
-        except HemostatError as error:  # the run goes on: the record says what is missing
+        except Exception as error:  # noqa: BLE001 - a part may be the user's code; the run goes on, the record says it
+            note = str(error) if isinstance(error, HemostatError) else f"{user_line(error)}: {said(error)}"
             with suppress(HemostatError):
-                update_run(run, data=section | {"note": str(error)})
+                update_run(run, data=section | {"note": note})
 
     def _pause(self) -> None:
         """Work in bursts of 2 ms, so that a training step finds the interpreter free in between."""
