@@ -67,3 +67,17 @@ def test_two_sessions_one_after_the_other_in_one_job(tmp_path):
     for rank in range(2):
         first, second = re.findall(rf"loss (\S+) of rank {rank}", done.stdout)
         assert first == second
+
+
+def open_group():
+    world = World.of_open_group(torch.device("cpu"))
+    told = (world.rank, world.num_ranks, world.sum([1.0]), world.from_rank_zero(str(world.rank)))
+    world.close()
+    return told, torch.distributed.is_initialized()
+
+
+def test_the_ranks_of_a_group_that_somebody_else_has_opened(ranks):
+    alone = World.of_open_group(torch.device("cpu"))
+    assert (alone.rank, alone.num_ranks) == (0, 1)
+    told = ranks(2, open_group)
+    assert told == [((rank, 2, [2.0], "0"), True) for rank in range(2)]

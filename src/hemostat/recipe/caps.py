@@ -118,6 +118,25 @@ class Caps(msgspec.Struct, frozen=True, kw_only=True):
             return f"max_hours={format_seconds(self.max_s)}"
         return f"max_usd={format_usd(self.max_usd or 0.0)}"
 
+    def why_stop(self, spent_s: float, needed_s: float, samples: int) -> str:
+        """The sentence with which a run stops here; empty while it may go on.
+
+        Args:
+            spent_s: so far.
+            needed_s: from `Pace.needed_s`.
+            samples: where the run is.
+
+        Examples:
+            >>> Caps(max_s=60.0).why_stop(50.0, 9.0, 640), Caps(max_s=60.0).why_stop(58.0, 9.0, 640)[:46]
+            ('', 'max_hours=1m00s: 58.0 s is spent at 640 sample')
+        """
+        if spent_s + needed_s <= self.limit_s:
+            return ""
+        return (
+            f"{self.name()}: {self.cost(spent_s)} is spent at {samples:,} samples, and what comes before the next "
+            f"look may take {self.cost(needed_s)}"
+        )
+
     def cost(self, seconds: float) -> str:
         """A time with its price, where that is known.
 

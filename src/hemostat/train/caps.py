@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 LAUNCHED: Final = "HEMOSTAT_LAUNCHED_S"  # time.monotonic() of the launching process: the clock of the machine
 PARTS: Final = ("evaluation", "checkpoints", "data", "start", "lost")
-_STEPS: Final = 32
-_BYTES_PER_WEIGHT: Final = 3  # with an optimizer that keeps two numbers per weight
+STEPS: Final = 32
+BYTES_PER_WEIGHT: Final = 3  # with an optimizer that keeps two numbers per weight
 
 
 class Spending:
@@ -44,11 +44,11 @@ class Spending:
         self._session = session
         self._before = dict.fromkeys(PARTS, 0.0)
         self._evaluations = [0.0, 0.0]  # all together, and the longest
-        self._steps: deque[float] = deque(maxlen=_STEPS)
+        self._steps: deque[float] = deque(maxlen=STEPS)
         self._looked_s: float | None = None
         self._made_s = time.perf_counter()
-        self._unseen_s = _since_launch()
-        if math.isfinite(self.caps.limit_s):
+        self._unseen_s = since_launch()
+        if math.isfinite(self.caps.limit_s) and session.world.rank == 0:
             session.control.askers.append(self._ask)
 
     @contextlib.contextmanager
@@ -103,13 +103,8 @@ class Spending:
             saves=bool(kept and number % kept == 0),
             is_last=is_last,
         )
-        if now_s + needed_s <= self.caps.limit_s:
-            return None
-        return Stop(
-            f"{self.caps.name()}: {self.caps.cost(now_s)} is spent at {samples:,} samples, and what comes before the "
-            f"next look may take {self.caps.cost(needed_s)}",
-            BudgetStop.exit_status,
-        )
+        why = self.caps.why_stop(now_s, needed_s, samples)
+        return Stop(why, BudgetStop.exit_status) if why else None
 
     def _evaluation_s(self) -> float:
         """The longest so far; before the first, as many samples of training take no less."""
@@ -123,7 +118,7 @@ class Spending:
         if session.saver is None:
             return 0.0
         size = sum(param.numel() * param.element_size() for param in session.updater.params)
-        return session.saver.longest_s or arithmetic.first_save_s(_BYTES_PER_WEIGHT * size)
+        return session.saver.longest_s or arithmetic.first_save_s(BYTES_PER_WEIGHT * size)
 
     def parts(self) -> dict[str, float]:
         """Seconds by what they went into: training is what is left of the total after all others."""
@@ -153,7 +148,7 @@ class Spending:
         self.best_s = state["best_s"]
 
 
-def _since_launch() -> float:
+def since_launch() -> float:
     """Seconds from the launching process's start to now; 0 where nobody said, or after a restart by the agent."""
     text = os.environ.get(LAUNCHED, "")
     if not text or os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") != "0":

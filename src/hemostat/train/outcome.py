@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, Protocol
 
 import msgspec
 
@@ -11,10 +11,21 @@ from hemostat.data import TrainLoader
 from hemostat.findings import Finding
 
 if TYPE_CHECKING:
-    from hemostat.train.caps import Spending
     from hemostat.train.session import Session
 
 Status = Literal["ended", "stopped", "left", "failed"]
+
+
+class Bill(Protocol):
+    """What a run has spent so far."""
+
+    best_s: float | None
+
+    def total_s(self) -> float:
+        """Seconds, start-up included."""
+
+    def parts(self) -> dict[str, float]:
+        """The same by what they went into."""
 
 
 class Outcome(msgspec.Struct, kw_only=True):
@@ -97,7 +108,7 @@ class Outcome(msgspec.Struct, kw_only=True):
         self.critical_batch = session.noise.critical_batch
         self.count_costs(session.spending, session.usd_per_hour)
 
-    def count_costs(self, spending: Spending, usd_per_hour: float | None) -> None:
+    def count_costs(self, spending: Bill, usd_per_hour: float | None) -> None:
         """Take over what was spent, on what, and how much of it after the best point."""
         self.ended = time.time()
         self.spent_s, self.spent = spending.total_s(), spending.parts()

@@ -68,6 +68,27 @@ class World:
             world._join()
         return world
 
+    @classmethod
+    def of_open_group(cls, device: torch.device) -> World:
+        """The ranks of a process group that somebody else has opened, alone without one; all of them must ask.
+
+        Args:
+            device: where that somebody computes.
+        """
+        is_open = dist.is_available() and dist.is_initialized()
+        world = cls(
+            rank=dist.get_rank() if is_open else 0,
+            num_ranks=dist.get_world_size() if is_open else 1,
+            device="cpu",
+        )
+        world.device = device
+        if world.num_ranks > 1:
+            world._open_control()
+        return world
+
+    def _open_control(self) -> None:
+        self._control = dist.new_group(backend="gloo", timeout=datetime.timedelta(seconds=CONTROL_TIMEOUT_S))
+
     def _join(self) -> None:
         backend = "nccl" if self.device.type == "cuda" else "gloo"
         if not dist.is_initialized():
@@ -81,7 +102,7 @@ class World:
                 ) from None
             self._owns_group = True
             World._num_joined += 1
-        self._control = dist.new_group(backend="gloo", timeout=datetime.timedelta(seconds=CONTROL_TIMEOUT_S))
+        self._open_control()
         self.barrier(START_TIMEOUT_S)
 
     def barrier(self, timeout_s: float) -> None:

@@ -124,6 +124,7 @@ class Session:
             optimizer = build_optimizer(self.recipe.optimizer, params, optimizer_settings(self.recipe))
         self.updater = Updater(optimizer, self.precision, self.recipe.clip_norm, written_lr)
         self.stopper = new_stopper(self.recipe)
+        self.outcome = Outcome(monitor=base.monitor)
         self.guards = RunGuards(self)
         self.usd_per_hour = find_price(self.settings)
         self.record = Record(self.world, self.settings.record, self.settings.resume)
@@ -148,7 +149,6 @@ class Session:
         self.described_by = Task()
         self.spending = Spending(self)
         self.started_s = time.perf_counter()
-        self.outcome = Outcome(monitor=base.monitor)
         self.watch.built(self)
 
     def __enter__(self) -> Session:

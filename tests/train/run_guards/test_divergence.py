@@ -1,7 +1,6 @@
 """HG002 stops a run that has lost what it had gained, wherever its state comes from."""
 
 import json
-from types import SimpleNamespace
 
 import pytest
 
@@ -21,8 +20,7 @@ def test_a_run_that_diverges_stops_with_status_4(run):
 
 @pytest.mark.parametrize(("total_steps", "window"), [(0, 50), (100, 10), (1200, 30), (100_000, 50)])
 def test_the_state_goes_on_in_blocks_that_fit_the_run(total_steps, window):
-    session = SimpleNamespace(recipe=SimpleNamespace(schedule=SimpleNamespace(total_steps=total_steps)))
-    first, second = DivergenceGuard(session), DivergenceGuard(session)
+    first, second = DivergenceGuard(total_steps), DivergenceGuard(total_steps)
     for number in range(window + 3):
         first.after_step(Step(number, number, 1.0, 0.1, 1.0, True))
     assert len(first.state()["block"]) == 3

@@ -23,3 +23,9 @@ def test_only_an_error_stops(severity):
         assert session.stop == ("It is lost. Lower lr", 4)
     else:
         assert session.stop is None
+
+
+def test_one_rank_of_many_speaks_and_all_of_them_know(recwarn):
+    run = SimpleNamespace(outcome=Outcome(), stop=None, record=Record(World(), enabled=False))
+    heed(run, Finding(code="HG002", severity=Severity.ERROR, message="It is lost."), says=False)
+    assert (len(recwarn), len(run.outcome.findings), run.stop.status) == (0, 1, 4)

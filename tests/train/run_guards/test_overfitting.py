@@ -1,10 +1,7 @@
 """HG005 is said at the evaluation at which the metric has turned."""
 
 import json
-from types import SimpleNamespace
 
-from hemostat.recipe import Stopper
-from hemostat.train.outcome import Outcome
 from hemostat.train.run_guards.overfitting import OverfittingGuard
 from hemostat.train.update import Step
 
@@ -23,7 +20,7 @@ def evaluated(guard, numbers, error=None):
 
 
 def new_guard():
-    return OverfittingGuard(SimpleNamespace(stopper=Stopper(), outcome=Outcome(monitor="val_loss")))
+    return OverfittingGuard("val_loss", "min")
 
 
 def test_the_turn_is_named_with_its_noise():

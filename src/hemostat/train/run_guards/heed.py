@@ -3,30 +3,39 @@
 from __future__ import annotations
 
 import warnings
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from hemostat.config import to_plain
 from hemostat.errors import HemostatWarning
 from hemostat.findings import Finding, Severity
 from hemostat.train.control import Stop
+from hemostat.train.outcome import Outcome
+from hemostat.train.record import Record
 
-if TYPE_CHECKING:
-    from hemostat.train.session import Session
+
+class Heeding(Protocol):
+    """A run that acts on findings."""
+
+    outcome: Outcome
+    stop: Stop | None
+    record: Record
 
 
-def heed(session: Session, finding: Finding) -> None:
+def heed(run: Heeding, finding: Finding, *, says: bool = True) -> None:
     """Act on a finding, on all ranks alike.
 
     Args:
-        session: the run.
+        run: its outcome and its stop are set.
         finding: equal on all ranks.
+        says: warn; a trainer that shows the warnings of all ranks lets one of them speak.
 
     Warns:
-        HemostatWarning: always; the launched command shows it once, as a note of rank 0.
+        HemostatWarning: where it says so; the launched command shows it once, as a note of rank 0.
     """
-    session.outcome.findings.append(finding)
-    session.record.header(lambda: {"verdicts": to_plain(session.outcome.findings)})  # for whoever watches
+    run.outcome.findings.append(finding)
+    run.record.header(lambda: {"verdicts": to_plain(run.outcome.findings)})  # for whoever watches
     said = f"{finding.message} {finding.fix}".rstrip()
     if finding.severity is Severity.ERROR:
-        session.stop = Stop(said.rstrip("."), status=4)  # what was saved is said behind it
-    warnings.warn(f"{finding.code}: {said}", HemostatWarning, stacklevel=3)
+        run.stop = Stop(said.rstrip("."), status=4)  # what was saved is said behind it
+    if says:
+        warnings.warn(f"{finding.code}: {said}", HemostatWarning, stacklevel=3)

@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hemostat.findings import Finding, Severity
 from hemostat.recipe import online
 from hemostat.train.run_guards.guard import Guard
 from hemostat.train.update import Step
 
-if TYPE_CHECKING:
-    from hemostat.train.session import Session
-
 
 class OverfittingGuard(Guard):
     """Compares the metric of each evaluation with the mean training loss since the one before.
 
     Args:
-        session: the run.
+        monitor: name of the metric.
+        mode: "min" or "max".
     """
 
-    def __init__(self, session: Session) -> None:
-        self._session = session
-        self._overfitting = online.Overfitting(session.stopper.mode)
+    def __init__(self, monitor: str, mode: str) -> None:
+        self._monitor = monitor
+        self._overfitting = online.Overfitting(mode)
         self._loss_sum = 0.0
         self._num_steps = 0
 
@@ -42,14 +40,13 @@ class OverfittingGuard(Guard):
         onset = self._overfitting.update(value, train_loss, samples=step.samples, error=error)
         if onset is None:
             return None
-        monitor = self._session.outcome.monitor
         return Finding(
             code="HG005",
             severity=Severity.WARNING,
             message=(
-                f"overfitting has begun at about {onset.samples:,} samples: {monitor} went from {onset.best:.4g} to "
-                f"{onset.value:.4g}, more than its noise of {onset.noise:.2g}, while the training loss fell from "
-                f"{onset.train_before:.4g} to {onset.train_now:.4g}."
+                f"overfitting has begun at about {onset.samples:,} samples: {self._monitor} went from "
+                f"{onset.best:.4g} to {onset.value:.4g}, more than its noise of {onset.noise:.2g}, "
+                f"while the training loss fell from {onset.train_before:.4g} to {onset.train_now:.4g}."
             ),
             fix="Stop there (patience), or regularise: more data, augmentation, weight_decay, dropout.",
             where=f"step {step.number}",

@@ -1,34 +1,55 @@
-"""`RunGuards`: all guards of a run, asked after each step and evaluation, with the ranks compared now and then."""
+"""`RunGuards`: all guards of a session, asked after each step and evaluation, with the ranks compared now and then."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-import msgspec
-
-from hemostat.findings import Finding, Severity
+from hemostat.findings import Severity
 from hemostat.train.run_guards.divergence import DivergenceGuard
 from hemostat.train.run_guards.drift import DriftGuard
 from hemostat.train.run_guards.guard import Guard, RankGuard
 from hemostat.train.run_guards.overfitting import OverfittingGuard
+from hemostat.train.run_guards.panel import Panel
 from hemostat.train.run_guards.rate import RateGuard
 from hemostat.train.run_guards.spike import SpikeGuard
 
 if TYPE_CHECKING:
     from hemostat.train.session import Session
 
+
+def _name_batch(session: Session, before: int, after: int) -> str:
+    loader = session.loader
+    epoch, start = divmod(before, loader.num_samples)
+    stop = start + after - before
+    if session.source.stream:
+        return f"samples {start} to {stop - 1} of the stream"
+    return f"hemostat.data.Order({loader.num_samples}, seed={loader.feed.seed}).indices({epoch}, {start}, {stop})"
+
+
+def _spike(session: Session) -> SpikeGuard:
+    return SpikeGuard(session.settings.spike_deviations, partial(_name_batch, session))
+
+
+def _divergence(session: Session) -> DivergenceGuard:
+    return DivergenceGuard(session.recipe.schedule.total_steps)
+
+
+def _overfitting(session: Session) -> OverfittingGuard:
+    return OverfittingGuard(session.outcome.monitor, session.stopper.mode)
+
+
 # drift before rate: of two that are found together, the latter is the cause and gives the reason to stop
 GUARDS: Final[dict[str, Callable[[Session], Guard]]] = {
-    "spike": SpikeGuard,
-    "divergence": DivergenceGuard,
+    "spike": _spike,
+    "divergence": _divergence,
     "drift": DriftGuard,
     "rate": RateGuard,
-    "overfitting": OverfittingGuard,
+    "overfitting": _overfitting,
 }
-MOST_SAID: Final = {"HG001": 5}
 
 
 class RunGuards:
@@ -47,14 +68,14 @@ class RunGuards:
         on = [name for name in GUARDS if name in settings.guards]
         if session.world.num_ranks == 1:
             on = [name for name in on if name != "drift"]
-        self._guards = {name: GUARDS[name](session) for name in on}
+        guards = {name: GUARDS[name](session) for name in on}
+        self._panel = Panel(guards, settings.stop_on, session.heed)
         self._every_steps = settings.compare_every_steps
         self._of_ranks: dict[str, RankGuard] = {}
-        if isinstance(drift := self._guards.get("drift"), DriftGuard):
+        if isinstance(drift := guards.get("drift"), DriftGuard):
             self._of_ranks["drift"] = drift
-        if isinstance(rate := self._guards.get("rate"), RateGuard):
+        if isinstance(rate := guards.get("rate"), RateGuard):
             self._of_ranks["rate"] = rate
-        self._said: dict[str, int] = {}
         self._compared_step = 0
         self.errors: dict[str, float] = {}
 
@@ -63,10 +84,7 @@ class RunGuards:
         step = self._session.last
         if step is None:
             return
-        for name, guard in self._guards.items():
-            found = guard.after_step(step)
-            if found is not None:
-                self._heed(name, found)
+        self._panel.after_step(step)
         if step.number % self._every_steps == 0:
             self.compare()
 
@@ -75,11 +93,7 @@ class RunGuards:
         step = self._session.last
         if step is None:
             return
-        error = self.errors.get(self._session.outcome.monitor)
-        for name, guard in self._guards.items():
-            found = guard.after_evaluation(step, value, error)
-            if found is not None:
-                self._heed(name, found)
+        self._panel.after_evaluation(step, value, self.errors.get(self._session.outcome.monitor))
 
     def compare(self) -> None:
         """Compare what must be equal on all ranks; call it on all of them.
@@ -98,28 +112,13 @@ class RunGuards:
         for name, guard in self._of_ranks.items():
             found = guard.compare([told[name] for told in said], step)
             if found is not None:
-                self._heed(name, found)
-
-    def _heed(self, name: str, found: Finding) -> None:
-        said = self._said.get(found.code, 0)
-        if said >= MOST_SAID.get(found.code, 1):
-            return
-        self._said[found.code] = said + 1
-        if found.severity > Severity.INFO:
-            stops = name in self._session.settings.stop_on
-            found = msgspec.structs.replace(found, severity=Severity.ERROR if stops else Severity.WARNING)
-        self._session.heed(found)
+                self._panel.found(name, found)
 
     def state(self) -> dict[str, Any]:
         """What a checkpoint needs to go on."""
-        return {"said": self._said, "guards": {name: guard.state() for name, guard in self._guards.items()}}
+        return self._panel.state()
 
     def restore(self, state: dict[str, Any]) -> None:
         """Go on from `state()`; a run that was stopped may be stopped for the same reason again."""
-        stopping = {
-            finding.code for finding in self._session.outcome.findings if finding.severity is Severity.ERROR
-        }
-        self._said = {code: num for code, num in state["said"].items() if code not in stopping}
-        for name, values in state["guards"].items():
-            if name in self._guards:
-                self._guards[name].restore(values)
+        findings = self._session.outcome.findings
+        self._panel.restore(state, {found.code for found in findings if found.severity is Severity.ERROR})

@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 from hemostat.findings import Finding, Severity
 from hemostat.recipe import online
 from hemostat.train.run_guards.guard import Guard
 from hemostat.train.update import Step
 
-if TYPE_CHECKING:
-    from hemostat.train.session import Session
-
 
 class SpikeGuard(Guard):
     """Compares each loss and gradient norm with those of the 64 steps before.
 
     Args:
-        session: the run.
+        deviations: above the median that make a spike.
+        name_batch: says where somebody finds the samples between two positions.
     """
 
-    def __init__(self, session: Session) -> None:
-        self._session = session
-        self._spikes = online.Spikes(deviations=session.settings.spike_deviations)
+    def __init__(self, deviations: float, name_batch: Callable[[int, int], str]) -> None:
+        self._name_batch = name_batch
+        self._spikes = online.Spikes(deviations=deviations)
         self._samples = 0
 
     def after_step(self, step: Step) -> Finding | None:
@@ -31,12 +30,8 @@ class SpikeGuard(Guard):
         spike = self._spikes.update(step.loss, step.grad_norm)
         if spike is None:
             return None
-        loader = self._session.loader
-        epoch, start = divmod(before, loader.num_samples)
-        stop = start + step.samples - before
+        look = self._name_batch(before, step.samples)
         grad = "" if spike.grad_deviations is None else f", gradient norm by {spike.grad_deviations:.0f}"
-        rows = f"hemostat.data.Order({loader.num_samples}, seed={loader.feed.seed}).indices({epoch}, {start}, {stop})"
-        look = f"samples {start} to {stop - 1} of the stream" if self._session.source.stream else rows
         return Finding(
             code="HG001",
             severity=Severity.WARNING,
