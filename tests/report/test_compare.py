@@ -17,7 +17,8 @@ def make(root, run_id, *, lr, batch, points, monitor="val_loss", **fields):
     update_run(
         path,
         task={"spec": "digits.py:Digits", "values": {"lr": 0.1, "width": 64}},
-        recipe=[{"field": "lr", "value": lr}, {"field": "global_batch", "value": batch}],
+        recipe=[{"field": "lr", "value": lr}, {"field": "global_batch", "before": 32, "value": batch}],
+        hyper_parameters={"tuned_batch": batch},  # the recipe's outcome, written as if it had been tuned so
         seed=0,
         summary={
             "monitor": monitor,
@@ -48,6 +49,17 @@ def test_what_differs_and_how_they_did_at_equal_samples(pair):
     ]
     assert compared["best"] == [0.5, 0.25] and compared["final"] == [0.5, 0.25]
     assert compared["samples"] == [1280, 2560]
+
+
+def test_what_was_given_for_tuned_batch_is_compared_not_what_follows_from_the_batch(pair):
+    assert "tuned_batch" not in compare_runs(pair)["differ"]
+    pair[1].header["recipe"][1]["before"] = 16
+    assert compare_runs(pair)["differ"]["tuned_batch"] == [32, 16]
+
+
+def test_a_run_is_not_compared_with_itself(pair):
+    with pytest.raises(UsageError, match=r"run first is named twice\. Name each run once"):
+        compare_runs([pair[0], pair[1], pair[0]])
 
 
 def test_the_table(pair):

@@ -40,12 +40,16 @@ def compare_runs(records: Sequence[RunRecord]) -> dict[str, Any]:
         shards: {"run", "against", "changes"} of each run whose data differ from those of the first one.
 
     Raises:
-        UsageError: fewer than two runs.
+        UsageError: fewer than two runs, or one of them twice.
     """
     if len(records) < 2:
         raise UsageError(
             "compare needs two runs or more. Write `hemostat runs compare A B`; `hemostat runs` lists."
         )
+    ids = [record.id for record in records]
+    twice = next((name for name in ids if ids.count(name) > 1), None)
+    if twice is not None:
+        raise UsageError(f"run {twice} is named twice. Name each run once; `hemostat runs` lists them.")
     metric = _metric(records)
     curves = [record.metrics(metric) for record in records]
     settings = [_settings(record) for record in records]
@@ -56,7 +60,7 @@ def compare_runs(records: Sequence[RunRecord]) -> dict[str, Any]:
     differ = {name: [one.get(name) for one in settings] for name in names}
     summaries = [record.summary for record in records]
     return {
-        "runs": [record.id for record in records],
+        "runs": ids,
         "metric": metric,
         "differ": {
             name: values for name, values in differ.items() if any(v != values[0] for v in values[1:])
@@ -192,9 +196,14 @@ def _settings(record: RunRecord) -> dict[str, Any]:
     header = record.header
     task = header.get("task")
     found: dict[str, Any] = {"task": task.get("spec") if isinstance(task, dict) else task}
-    found |= {row["field"]: row.get("value") for row in header.get("recipe", []) if isinstance(row, dict)}
+    rows = {row["field"]: row for row in header.get("recipe", []) if isinstance(row, dict)}
+    found |= {field: row.get("value") for field, row in rows.items()}
     for part in ("hyper_parameters", "batch"):
         found |= _section(header, part)
+    if "before" in rows.get("global_batch", {}):
+        found["tuned_batch"] = rows["global_batch"][
+            "before"
+        ]  # the section above has the batch that came out of it
     given = task.get("values") if isinstance(task, dict) else None
     for name, value in (given if isinstance(given, dict) else {}).items():
         found.setdefault(name, value)  # what the recipe made of it is what counts
