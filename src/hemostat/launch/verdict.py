@@ -19,7 +19,9 @@ _DECIDED = (2, 4, 5, 75)
 _TOLD = (1, 3)
 
 
-def verdict(job: Job, code: int, received: Sequence[signal.Signals]) -> int:
+def verdict(
+    job: Job, code: int, received: Sequence[signal.Signals], hung: tuple[int, str] | None = None
+) -> int:
     """Find the exit status of a job, and leave an exit file where the ranks left none.
 
     A rank that was killed wrote nothing, and the others write that they lost it. So the launcher writes in its
@@ -29,6 +31,7 @@ def verdict(job: Job, code: int, received: Sequence[signal.Signals]) -> int:
         job: what was run.
         code: how the direct child ended, negative for a signal.
         received: signals that were passed on.
+        hung: rank and sentence of a rank that was killed because it hung; that was said already.
 
     Returns:
         0, what the ranks decided, or 3.
@@ -40,6 +43,9 @@ def verdict(job: Job, code: int, received: Sequence[signal.Signals]) -> int:
         return 0
     if written is not None and written[0] in _DECIDED:
         return written[0]
+    if hung is not None:
+        _write(job, hung[0], 128 + signal.SIGKILL, hung[1])
+        return 3
     if received:
         how = "killed after a second signal" if len(received) > 1 else f"ended by {received[0].name}"
         return _blame(

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from hemostat.errors import RecordError
+from hemostat.track.beats import Beat, Lookout, forget_beats, write_beat
 from hemostat.track.control import write_control
 from hemostat.track.evaluations import evaluation_dir, read_evaluations, write_evaluation
 from hemostat.track.exits import read_exit
@@ -125,6 +126,22 @@ class RunRecord:
     def keep_given(self, task: str, num_ranks: int, values: dict[str, Any]) -> Path:
         """Write down what `given` reads; the file comes back."""
         return write_given(self.path, Given(task=task, num_ranks=num_ranks, values=values))
+
+    def beat(self, rank: int, **fields: Any) -> None:
+        """Say what a rank is doing now, by the fields of `Beat`."""
+        write_beat(self.path, Beat(rank=rank, **fields))
+
+    def forget_beats(self, rank: int | None = None) -> None:
+        """A rank has left; None means that all have."""
+        forget_beats(self.path, rank)
+
+    def lookout(self, *, late: bool = False) -> Lookout:
+        """A watcher that tells which rank keeps the others waiting.
+
+        Args:
+            late: it has not watched so far, and must believe the times in the beats.
+        """
+        return Lookout(self.path, late=late)
 
     def samples(self) -> list[Sample]:
         """What the task's `show()` returned at each evaluation, in order of steps."""

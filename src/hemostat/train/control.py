@@ -66,16 +66,23 @@ class ControlVote:
         world: the ranks; one alone asks nobody.
         run_dir: where control.json may appear; None when nothing is recorded.
         save_every_s: longest time between two checkpoints; None never asks for one.
+        grace_s: how long a wait for data may go on after a signal.
 
     Attributes:
         askers: asked on rank 0 at each step with the position in samples; the first that answers stops the run.
     """
 
-    def __init__(self, world: World, run_dir: Path | None, save_every_s: float | None = None) -> None:
+    def __init__(
+        self,
+        world: World,
+        run_dir: Path | None,
+        save_every_s: float | None = None,
+        grace_s: float = 20.0,
+    ) -> None:
         self._world = world
         self._save_every_s = save_every_s if world.rank == 0 else None
         self._next_save_s = time.monotonic() + (save_every_s or 0.0)
-        self.interrupt = Interrupt()
+        self.interrupt = Interrupt(world.pulse, grace_s)
         self.askers: list[Asker] = []
         if run_dir is not None and world.rank == 0:
             self.askers.append(_ControlFile(run_dir).ask)
@@ -107,9 +114,12 @@ class ControlVote:
             loss_sum, count, part_square, save, signalled, asked, status, short = self._world.sum(wishes)
         stop = (mine or Stop(f"rank 0 asked for it at {samples} samples", int(status))) if asked else None
         if signalled:
-            name = self.interrupt.name or "a signal on another rank"
-            stop = Stop(f"{name} at {samples} samples", Interrupted.exit_status)
+            stop = self.signalled(f"at {samples} samples")
         return Vote(loss_sum, count, part_square, bool(save), stop, bool(short))
+
+    def signalled(self, where: str) -> Stop:
+        """The end by a signal that this rank or another one has got."""
+        return Stop(f"{self.interrupt.name or 'a signal on another rank'} {where}", Interrupted.exit_status)
 
     def saved(self) -> None:
         """A checkpoint was written: the next one is due a full interval from now."""

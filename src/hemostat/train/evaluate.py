@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
@@ -12,9 +13,12 @@ import torch
 from hemostat.data import MicroBatch
 from hemostat.errors import TaskError
 from hemostat.task import evaluation_mode, to_device
+from hemostat.train.interrupt import Interrupt
 from hemostat.train.process import World
 
 MIN_BATCHES = 5
+LOOK_S = 0.5
+MAX_BATCHES = 256
 
 
 class Pooled(NamedTuple):
@@ -32,7 +36,13 @@ class Pooled(NamedTuple):
 Measure = Callable[[torch.nn.Module, Any], Mapping[str, tuple[Any, Any]]]
 
 
-def evaluate(model: torch.nn.Module, batches: Iterable[MicroBatch], measure: Measure, world: World) -> Pooled:
+def evaluate(
+    model: torch.nn.Module,
+    batches: Iterable[MicroBatch],
+    measure: Measure,
+    world: World,
+    interrupt: Interrupt | None = None,
+) -> Pooled | None:
     """Pool each metric over all rows and ranks.
 
     Running statistics are averaged over the ranks first, so that every rank judges the same model.
@@ -42,6 +52,10 @@ def evaluate(model: torch.nn.Module, batches: Iterable[MicroBatch], measure: Mea
         batches: this rank's share, equally many batches on all ranks.
         measure: (model, batch) -> name: (sum, count).
         world: the ranks.
+        interrupt: asked on all ranks together about twice a second.
+
+    Returns:
+        None where a signal came meanwhile, on whichever rank: all of them give up after the same batch.
 
     Raises:
         TaskError: `measure` returned no pairs, or names that change from batch to batch or from rank to rank.
@@ -50,8 +64,11 @@ def evaluate(model: torch.nn.Module, batches: Iterable[MicroBatch], measure: Mea
     sums: dict[str, float] = {}
     counts: dict[str, float] = {}
     squares: dict[str, list[float]] = {}  # of the batches: sum^2, sum * count, count^2, how many
+    look = _Look(world, interrupt)
     with evaluation_mode(model), torch.no_grad():
         for micro in batches:
+            if look.interrupted():
+                return None
             if not micro.num_samples:
                 continue  # no collective waits in an unwrapped forward, so a filler need not be computed
             values = measure(model, to_device(micro.data, world.device))
@@ -79,6 +96,26 @@ def evaluate(model: torch.nn.Module, batches: Iterable[MicroBatch], measure: Mea
     means = {name: row[0] / row[1] if row[1] else math.nan for name, row in rows.items()}
     errors = {name: standard_error(*row) for name, row in rows.items() if row[1] and row[5] >= MIN_BATCHES}
     return Pooled(means, errors)
+
+
+class _Look:
+    """Asks all ranks for signals after the same batches, so often that it takes them about half a second."""
+
+    def __init__(self, world: World, interrupt: Interrupt | None) -> None:
+        self._world, self._interrupt = world, interrupt
+        self._left = self._every = 1
+        self._looked_s = time.perf_counter()
+
+    def interrupted(self) -> bool:
+        self._left -= 1
+        if self._interrupt is None or self._left >= 0:
+            return False
+        took_s = time.perf_counter() - self._looked_s
+        signals, mean_s = self._world.sum([float(bool(self._interrupt.name)), took_s / self._world.num_ranks])
+        # the mean is equal on all ranks, and so is what follows from it
+        self._every = int(min(max(self._every * LOOK_S / max(mean_s, 1e-6), 1), 8 * self._every, MAX_BATCHES))
+        self._left, self._looked_s = self._every - 1, time.perf_counter()
+        return signals > 0
 
 
 def standard_error(

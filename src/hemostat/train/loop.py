@@ -13,6 +13,7 @@ from hemostat.data import EvalLoader, Source
 from hemostat.errors import (
     FieldError,
     GuardStop,
+    Interrupted,
     TaskError,
     UnknownNameError,
 )
@@ -203,7 +204,12 @@ class Trainer:
         self._samples.begin(last.number)
         if self.val_data.num_samples < session.world.num_ranks:
             self._meet_metrics(self.val_data)
-        values = session.evaluate(self.val_data, self._measure)
+        try:
+            values = session.evaluate(self.val_data, self._measure)
+        except Interrupted:
+            if session.stop is None:
+                raise
+            return  # on all ranks; the resumed run evaluates first
         values |= {f"val_{name}": value for name, value in self.door.finish_metrics().items()}
         session.outcome.final = values
         monitor = session.outcome.monitor

@@ -17,6 +17,7 @@ from torch.distributed import PrefixStore  # type: ignore[attr-defined]
 from torch.distributed.rendezvous import rendezvous
 
 from hemostat.errors import EnvironmentFailure, RankFailureError, UnknownNameError
+from hemostat.train.pulse import Pulse
 
 CONTROL_TIMEOUT_S = 600.0
 START_TIMEOUT_S = 120.0
@@ -33,6 +34,7 @@ class World:
         num_ranks: number of processes.
         local_rank: rank on this host; it picks the device and nothing else.
         device: where the model and its batches live.
+        pulse: where this rank stands.
     """
 
     _num_joined = 0  # groups that this process has opened
@@ -44,6 +46,7 @@ class World:
         self.num_ranks = num_ranks
         self.local_rank = local_rank
         self.device = _pick_device(device, local_rank)
+        self.pulse = Pulse()
         self._control: dist.ProcessGroup | None = None
         self._owns_group = False
 
@@ -174,7 +177,7 @@ class World:
     def beside(self) -> World:
         """The same ranks on a group of their own, for a thread; all ranks must ask for it together."""
         other = copy.copy(self)
-        other._owns_group = False
+        other._owns_group, other.pulse = False, Pulse()
         if self._control is not None:
             timeout = datetime.timedelta(seconds=CONTROL_TIMEOUT_S)
             other._control = dist.new_group(backend="gloo", timeout=timeout)
@@ -196,12 +199,14 @@ class World:
                 tensor.copy_(wide / self.num_ranks)
 
     def _guarded(self, collective: Callable[[], object]) -> None:
+        self.pulse.meet()
         try:
             collective()
         except RuntimeError as error:
             late = "time" in str(error).lower()
             what = f"waited over {CONTROL_TIMEOUT_S:.0f} s for another rank" if late else "lost another rank"
-            raise RankFailureError(f"rank {self.rank} {what}") from error
+            known = self.pulse.who_is_late() if late else ""
+            raise RankFailureError(known or f"rank {self.rank} {what}") from error
 
     def close(self) -> None:
         """Leave the process group, if this object opened it."""

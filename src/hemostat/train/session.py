@@ -14,7 +14,7 @@ import msgspec
 import torch
 
 from hemostat.data import EvalLoader, MicroBatch, Source, TrainLoader
-from hemostat.errors import HemostatError, RecordError
+from hemostat.errors import Interrupted
 from hemostat.findings import Finding
 from hemostat.recipe import Base, Devices, Verdict
 from hemostat.task import Task, to_device
@@ -24,6 +24,8 @@ from hemostat.train.checkpoint import Saver
 from hemostat.train.control import ControlVote, Stop
 from hemostat.train.evaluate import Measure, evaluate
 from hemostat.train.header import session_header
+from hemostat.train.heartbeat import Heartbeat
+from hemostat.train.leave import leave
 from hemostat.train.loop_guard import LoopGuard, check_given, check_same_data
 from hemostat.train.noise import NoiseMeter
 from hemostat.train.outcome import Outcome
@@ -34,6 +36,7 @@ from hemostat.train.process import World, seed_everything
 from hemostat.train.record import Record
 from hemostat.train.resolve import feed_of, find_price, new_stopper, optimizer_settings, resolve_recipe
 from hemostat.train.resume import resume
+from hemostat.train.rng import rng_state, set_rng_state
 from hemostat.train.run_guards import RunGuards, heed
 from hemostat.train.settings import TrainSettings
 from hemostat.train.skips import Skips
@@ -42,8 +45,6 @@ from hemostat.train.update import Step, Updater, build_optimizer
 from hemostat.train.watch import Watch
 from hemostat.train.weights import check_checkpoint
 from hemostat.train.window_loss import WindowLoss
-
-LEAVE_TIMEOUT_S = 20.0
 
 
 class Session:
@@ -73,6 +74,7 @@ class Session:
         at_window_end: the latest `backward` completed a step.
         back_off: what is done where memory runs out; own loops put `with session.back_off.guard():` around a pass.
         usd_per_hour: price of all devices together; None where it is not known.
+        pulse: where this rank stands.
         watch: sees every session of the process.
 
     Raises:
@@ -128,7 +130,10 @@ class Session:
         self.guards = RunGuards(self)
         self.usd_per_hour = find_price(self.settings)
         self.record = Record(self.world, self.settings.record, self.settings.resume)
-        self.control = ControlVote(self.world, self.record.path, self.settings.save_every_s)
+        run_dir, timing = self.record.path, (self.settings.save_every_s, self.settings.grace_s)
+        self.control = ControlVote(self.world, run_dir, *timing)
+        self.pulse = self.world.pulse
+        self.heartbeat = Heartbeat(self.world, run_dir, self.settings.stall_s)
         self.saver: Saver | None = None
         if self.saves and self.record.path is not None:
             self.saver = Saver(self.world, self.record.path, self.settings.keep)
@@ -158,9 +163,14 @@ class Session:
         self._guard.open = True
         self.updater.refuse_other_steps()
         self.control.interrupt.install()
-        if self.record.resumes:
-            resume(self)
-        self.record.header(lambda: session_header(self))
+        self.heartbeat.start(self.control.interrupt)
+        try:
+            if self.record.resumes:
+                resume(self)
+            self.record.header(lambda: session_header(self))
+        except BaseException:
+            self.heartbeat.close()
+            raise
         return self
 
     def __exit__(
@@ -170,36 +180,7 @@ class Session:
         if not self._guard.open:
             return
         self._guard.open = False
-        self.updater.allow_other_steps()
-        self.loader.close()
-        try:
-            if error is None:
-                if self.stop is None and (self.last is None or self.last.samples < self.recipe.total_samples):
-                    self.world.barrier(LEAVE_TIMEOUT_S)  # a rank that left its loop alone must not wait to save
-                self.save()
-                if self.saver is not None:
-                    self.saver.wait()
-        except HemostatError as refused:
-            error = refused
-            raise
-        finally:
-            self._leave(error)
-
-    def _leave(self, error: BaseException | None) -> None:
-        if self.saver is not None:
-            self.saver.close()
-        self.control.interrupt.remove()
-        self.outcome.conclude(self, error)
-        if error is None and self.stop is not None:
-            error = self.stop.error()  # recorded, not raised: the loop ended as it was asked to
-        try:
-            self.record.header(lambda: {"summary": msgspec.to_builtins(self.outcome)})
-            self.record.close(error)
-        except RecordError:
-            if error is None:  # else what ended the run is the better news: often the same full disk
-                raise
-        finally:
-            self.world.close()
+        leave(self, error)
 
     def close(self) -> None:
         """End a run that was not opened by `with`; a second call does nothing."""
@@ -213,9 +194,11 @@ class Session:
         """
         self._guard.begin()
         self.started_s = time.perf_counter()
+        self.pulse.enter("data")
         for micro in self.back_off.micro_batches():
             self.batch = micro
             self._guard.hand_out()
+            self.pulse.hand_out()
             with dp.accumulating(self.model, micro.last):
                 yield to_device(micro.data, self.world.device)
             self._guard.came_back(self.awaits_backward)
@@ -223,6 +206,7 @@ class Session:
                 self.save()
             if self.stop is not None:
                 return
+            self.pulse.enter("data")
 
     @property
     def awaits_backward(self) -> bool:
@@ -248,6 +232,7 @@ class Session:
             TaskError: called without a batch, or the data hold NaN.
         """
         micro = self._guard.before_backward(self.batch, loss_sum, count)
+        self.pulse.enter("backward")
         with self.back_off.guard():
             self.accumulate(loss_sum, count, micro)
         if self.batch is None:  # memory ran out and the window was given up
@@ -268,6 +253,7 @@ class Session:
             self.window_loss.add(loss_sum.detach(), count)
 
     def _finish_window(self, micro: MicroBatch) -> None:
+        self.pulse.enter("reduce")
         part_square = self.noise.part_square(self.precision.loss_scale)
         loss_sum, count, part_square, self._save_is_due, stop, out_of_memory = self.control.vote(
             *self.window_loss.drain(), part_square, samples=micro.position
@@ -281,6 +267,7 @@ class Session:
         number = self.last.number + 1 if self.last else 1
         loss = loss_sum / count if count else math.nan
         self.last = Step(number, micro.position, loss, lr, update.grad_norm, update.applied)
+        self.pulse.stepped(number)
         if self.world.rank == 0:
             self.record.log(number, micro.position, {"loss": loss, "lr": lr, "grad_norm": update.grad_norm})
         if update.applied:
@@ -311,6 +298,10 @@ class Session:
         Args:
             data: map-style dataset or DataLoader.
             measure: (model, batch) -> name: (sum, count).
+
+        Raises:
+            Interrupted: a signal came, on whichever rank; all have given the evaluation up, and what is saved at the
+                end of the `with` block is evaluated first after a resume.
         """
         loader = EvalLoader(
             self.watch.few(data),
@@ -319,8 +310,18 @@ class Session:
             micro_batch=self.recipe.micro_batch,
             workers=self.settings.workers,
         )
+        self.pulse.enter("evaluate")
+        random, told = rng_state(self.world.device), self.control.interrupt
         with self.autocast(), self.spending.evaluating():
-            values, self.guards.errors = evaluate(dp.unwrap(self.model), loader, measure, self.world)
+            found = evaluate(dp.unwrap(self.model), loader, measure, self.world, told)
+        if found is None:
+            loader.close()
+            set_rng_state(random, self.world.device)  # what is saved is the state of the step
+            self.stop = self.control.signalled(
+                f"during the evaluation at step {self.last.number if self.last else 0}"
+            )
+            raise Interrupted(self.stop.reason)
+        values, self.guards.errors = found
         self.outcome.final = values
         self.outcome.num_evaluations += 1
         return values
@@ -367,6 +368,7 @@ class Session:
         now = (self.last.number if self.last else 0, self.judged_step)
         if self.saver is None or (now == self._saved and name == "last") or now[0] == 0:
             return
+        self.pulse.enter("save")
         self.guards.compare()
         self.record.flush()
         self.saver.save(capture(self), best=name == "best")
@@ -389,6 +391,7 @@ class Session:
     def forget_batch(self) -> None:
         """The window that was begun does not count; its batches will come again."""
         self.batch, self.at_window_end = None, False
+        self.pulse.stepped(self.last.number if self.last else 0)
         self._guard.after_backward([], last=True)
 
     def new_loader(self, start_samples: int = 0) -> TrainLoader:

@@ -6,9 +6,10 @@ from hemostat.config import Config
 from hemostat.data import Workers
 from hemostat.errors import FieldError, UnknownNameError
 from hemostat.recipe import caps
+from hemostat.train.process import CONTROL_TIMEOUT_S
 
 DIFFERENCES = ("data", "optimizer")
-LEAST = (("spike_deviations", 3), ("compare_every_steps", 1))
+LEAST = (("spike_deviations", 3), ("compare_every_steps", 1), ("grace_s", 0))
 GUARDS = ("spike", "divergence", "drift", "rate", "overfitting")
 
 
@@ -37,6 +38,8 @@ class TrainSettings(Config, frozen=True, kw_only=True):
         keep: newest checkpoints that are left on disk, beside the best one.
         resume: a run to go on with: its id, the start of it, or "last".
         guards: those that are on: "spike", "divergence", "drift", "rate", "overfitting".
+        stall_s: a rank that stays in one phase for so long while the others wait for it hangs, and is named.
+        grace_s: how long a wait for data may go on after SIGTERM or SIGINT.
         stop_on: guards that stop the run, saved and with status 4; the others only say what they found.
         spike_deviations: standard deviations above the median that make a loss a spike.
         compare_every_steps: steps between two comparisons of weights and rates over the ranks.
@@ -65,6 +68,8 @@ class TrainSettings(Config, frozen=True, kw_only=True):
     resume: str | None = None
     resume_anyway: tuple[str, ...] = ()
     guards: tuple[str, ...] = GUARDS
+    stall_s: float = 120.0
+    grace_s: float = 20.0
     stop_on: tuple[str, ...] = ("divergence", "drift", "rate")
     spike_deviations: float = 8.0
     compare_every_steps: int = 200
@@ -77,6 +82,13 @@ class TrainSettings(Config, frozen=True, kw_only=True):
                 raise FieldError(
                     f"train.{name}", value, f"must be {least} or more", "Leave it out for the default."
                 )
+        if not 0 < self.stall_s < CONTROL_TIMEOUT_S:
+            raise FieldError(
+                "train.stall_s",
+                self.stall_s,
+                f"must be above 0 and below {CONTROL_TIMEOUT_S:g}, when the ranks stop waiting",
+                "Leave it out for 120.",
+            )
         is_priced = self.usd_per_hour is not None or self.instance is not None
         caps.Caps.read(self.max_hours, self.max_usd, 1.0 if is_priced else None)
         for field, known in (("resume_anyway", DIFFERENCES), ("guards", GUARDS), ("stop_on", GUARDS)):

@@ -11,6 +11,7 @@ from typing import BinaryIO
 
 from hemostat.errors import EnvironmentFailure
 from hemostat.launch.backend import check
+from hemostat.launch.hang_watch import HangWatch
 from hemostat.launch.job import Job
 from hemostat.launch.ports import LOOPBACK, choose_port
 from hemostat.launch.relay import Relay
@@ -45,7 +46,7 @@ class LocalBackend:
         """
         check(self, job)
         port = choose_port(job.port) if job.num_ranks > 1 else None
-        with _claim(job.run_dir) as log, Relay() as relay:
+        with _claim(job.run_dir) as log, Relay() as relay, HangWatch(job.run_dir) as watch:
             for stale in job.run_dir.glob("exit.*.json"):
                 stale.unlink(missing_ok=True)
             code = relay.wait(_start(job, port, log))
@@ -55,7 +56,7 @@ class LocalBackend:
                 port = choose_port(None)
                 log.truncate(0)
                 code = relay.wait(_start(job, port, log))
-            return verdict(job, code, relay.received)
+            return verdict(job, code, relay.received, watch.found)
 
 
 def _claim(run_dir: Path) -> BinaryIO:
