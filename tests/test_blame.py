@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from hemostat.blame import on_rank, own_line, said, shown, user_line
+from hemostat.blame import defined_at, on_rank, own_line, said, shown, user_line
 
 
 def test_the_innermost_line_that_is_the_users():
@@ -59,3 +59,9 @@ def test_where_no_frame_is_the_users_own_line_is_empty():
         assert (own_line(error), user_line(error)) == ("", "/usr/lib/site-packages/lib.py:1")
     else:
         raise AssertionError
+
+
+def test_where_a_function_begins():
+    line = test_where_a_function_begins.__code__.co_firstlineno
+    assert defined_at(test_where_a_function_begins).endswith(f"test_blame.py:{line}")
+    assert defined_at(len) == ""

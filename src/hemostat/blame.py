@@ -6,8 +6,9 @@ import os
 import platform
 import sysconfig
 import traceback
+from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 _NOT_THE_USERS: Final = (
     str(Path(__file__).parent) + os.sep,
@@ -29,6 +30,12 @@ def user_line(error: BaseException) -> str:
 def own_line(error: BaseException) -> str:
     """As `user_line`, but empty where no frame is the user's."""
     return next((_place(frame) for frame in _frames(error) if not _is_foreign(frame.filename)), "")
+
+
+def defined_at(function: Callable[..., Any]) -> str:
+    """`file:line` where a function begins; empty for one that is not written in Python."""
+    code = getattr(function, "__code__", None)
+    return f"{shown(code.co_filename)}:{code.co_firstlineno}" if code else ""
 
 
 def on_rank() -> str:

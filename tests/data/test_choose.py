@@ -7,9 +7,19 @@ import sys
 import pytest
 import torch
 
+from hemostat.config import decode, parse_overrides
 from hemostat.data import Workers
-from hemostat.data.choose import Measured, choose, fork_fault, may_fork, open_handle, readers_allowed
+from hemostat.data.choose import (
+    Measured,
+    choose,
+    fork_fault,
+    may_fork,
+    num_cores,
+    open_handle,
+    readers_allowed,
+)
 from hemostat.errors import FieldError, UnknownNameError
+from hemostat.train import TrainSettings
 
 
 @pytest.mark.parametrize(
@@ -60,13 +70,38 @@ def test_ranks_share_the_cores(monkeypatch):
     assert readers_allowed() == 1
 
 
-def test_settings_that_cannot_be_meant():
-    with pytest.raises(UnknownNameError, match=r"workers\.mode='thread'.*Did you mean 'threads'"):
-        Workers(mode="thread").check()
+def test_settings_that_cannot_be_meant(monkeypatch):
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
+    with pytest.raises(UnknownNameError, match=r"train\.workers\.mode='thread'.*Did you mean 'threads'"):
+        Workers(mode="thread")
     for name in ("num", "depth", "stall_s"):
-        with pytest.raises(FieldError, match=rf"workers\.{name}=0"):
-            Workers(**{name: 0}).check()
-    Workers(mode="processes", num=2, depth=4, stall_s=1.5).check()
+        with pytest.raises(FieldError, match=rf"train\.workers\.{name}=0"):
+            Workers(**{name: 0})
+    with pytest.raises(FieldError, match=r"train\.workers\.num=2\.5: must be a whole number"):
+        Workers(num=2.5)
+    most = 8 * num_cores()
+    with pytest.raises(
+        FieldError, match=rf"num={most + 1}: is more than the {most} that .* one of 2 ranks here"
+    ):
+        Workers(num=most + 1)
+    Workers(num=most)
+    Workers(mode="processes", num=2, stall_s=1.5).check_fork()
+
+
+@pytest.mark.parametrize(
+    ("mode", "name"), [("none", "num"), ("none", "depth"), ("none", "stall_s"), ("processes", "depth")]
+)
+def test_a_setting_that_the_mode_would_ignore_is_refused(mode, name):
+    with pytest.raises(FieldError, match=rf"train\.workers\.{name}=4: means nothing with mode={mode}"):
+        Workers(mode=mode, **{name: 4})
+    Workers(**{name: 4})
+
+
+def test_the_mode_on_the_command_line_lists_the_known_ones():
+    with pytest.raises(
+        UnknownNameError, match=r"train\.workers\.mode='foo'.*Known: none, processes, threads"
+    ):
+        decode(TrainSettings, parse_overrides(["workers.mode=foo"]), "train.")
 
 
 def test_nothing_is_forked_where_a_fork_is_not_safe(monkeypatch):
@@ -83,4 +118,4 @@ def test_nothing_is_forked_where_a_fork_is_not_safe(monkeypatch):
     with pytest.raises(
         FieldError, match=r"workers\.mode='processes': needs fork: cuda is in use.*Use threads"
     ):
-        Workers(mode="processes").check()
+        Workers(mode="processes").check_fork()

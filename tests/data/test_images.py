@@ -6,7 +6,7 @@ import torch
 from PIL import Image
 
 from hemostat.data import EvalLoader, ImageFolder, Source, Workers
-from hemostat.errors import TaskError
+from hemostat.errors import FieldError, TaskError
 
 
 @pytest.fixture
@@ -47,6 +47,21 @@ def test_a_corrupted_file_is_named(folder, content):
 def test_what_is_no_folder_of_images(tmp_path):
     with pytest.raises(TaskError, match="no such folder"):
         ImageFolder(tmp_path / "absent", (4, 4))
+    (tmp_path / "cat.png").write_bytes(b"")
+    with pytest.raises(TaskError, match="is a file: give the folder of the classes"):
+        ImageFolder(tmp_path / "cat.png", (4, 4))
     (tmp_path / "cat").mkdir()
     with pytest.raises(TaskError, match="holds no image in a folder of a class"):
         ImageFolder(tmp_path, (4, 4))
+
+
+@pytest.mark.parametrize("size", [32, (0, 0), "x", "ab", (4, 4, 3), (4.5, 4), None])
+def test_a_size_is_two_counts(folder, size):
+    with pytest.raises(FieldError, match=r"size=.*: must be \(height, width\) in pixels"):
+        ImageFolder(folder, size)
+
+
+def test_an_image_that_would_fill_the_memory_is_named(folder, monkeypatch):
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 1000)
+    with pytest.raises(TaskError, match=r"1\.png cannot be decoded \(Image size .* Mend or remove that file"):
+        ImageFolder(folder, (4, 4))[1]

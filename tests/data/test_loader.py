@@ -264,7 +264,6 @@ def test_waits_are_measured_where_the_consumer_stands():
         pass
     wall_s = time.perf_counter() - began
     assert loader.waits.share(wall_s) > 0.9
-    assert loader.waits.verdict(wall_s).startswith("input-bound: ")
 
 
 def test_no_thread_is_left_after_break():

@@ -77,3 +77,14 @@ def test_half_a_copy_is_refused(tokens, tmp_path):
     (tmp_path / "copy" / "prepared.json").write_text('{"format": 99}')
     with pytest.raises(TaskError, match="format 99, this version reads 1"):
         PreparedData(tmp_path / "copy")
+
+
+def test_a_copy_that_is_shortened_while_it_is_read_is_named(tmp_path):
+    Source(TensorDataset(torch.arange(40_000))).prepare(tmp_path / "copy")
+    data = PreparedData(tmp_path / "copy")
+    os.truncate(tmp_path / "copy" / "0.npy", 4096)
+    for read in (lambda: data[39_999], lambda: data.batch(torch.tensor([39_999]))):
+        with pytest.raises(
+            TaskError, match=r"0.npy was shortened while it was read.* Prepare the folder again"
+        ):
+            read()

@@ -130,6 +130,38 @@ def test_a_batch_that_costs_two_workers_ends_the_run():
     pool.close()
 
 
+def kill():
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def bus_error():
+    os.kill(os.getpid(), signal.SIGBUS)
+
+
+def leave():
+    os._exit(3)
+
+
+@pytest.mark.parametrize(
+    ("act", "fix"),
+    [
+        (kill, "memory ran out: lower train.workers.num"),
+        (bus_error, "file was shortened"),
+        (leave, "Mend or leave"),
+    ],
+)
+def test_what_to_do_about_a_sample_that_kills_its_readers(act, fix):
+    pool = pool_of(Rows(at=3, act=act))
+    with (
+        pytest.warns(HemostatWarning),
+        pytest.raises(EnvironmentFailure, match="has cost 2 workers") as caught,
+    ):
+        rows_of(pool)
+    last = str(caught.value).splitlines()[-1]
+    assert fix in last and "stall_s" not in last
+    pool.close()
+
+
 def test_an_exception_names_sample_and_line_and_comes_after_the_batches_before_it():
     def broken():
         raise ValueError("broken image")

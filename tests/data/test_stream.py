@@ -104,15 +104,33 @@ def test_one_reader_only():
 
 
 def test_a_stream_that_is_shorter_than_it_says():
-    with pytest.raises(TaskError, match=r"train_data ended before sample 41 of 50.*num_samples="):
+    with pytest.raises(TaskError, match=r"num_samples=50 of train_data is wrong: the data have 41\."):
         list(TrainLoader(Stream(Lines(), 50), Feed(seed=0, global_batch=10, total_samples=50)))
+    far = Feed(seed=0, global_batch=10, total_samples=70)
+    with pytest.raises(TaskError, match=r"num_samples=70 of train_data is wrong: the data have at most 60\."):
+        list(TrainLoader(Stream(Lines(), 70), far, start_samples=60))
+
+
+@pytest.mark.parametrize("num_ranks", [1, 2])
+def test_a_stream_that_is_longer_than_it_says_is_told_once_by_who_reads_its_end(num_ranks):
+    stream = Stream(Lines(), 30)
+    warned = []
+    for rank in range(num_ranks):
+        feed = Feed(seed=0, global_batch=10, total_samples=90, rank=rank, num_ranks=num_ranks)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            list(TrainLoader(stream, feed))
+        warned += [str(each.message) for each in caught if each.category is HemostatWarning]
+    assert len(warned) == 1
+    assert warned[0].startswith("train_data has more than num_samples=30: each epoch begins at its start")
 
 
 def test_what_would_lose_samples_is_refused():
     with pytest.raises(TaskError, match="a generator can be read once only"):
         Stream((i for i in range(3)), 3)
-    with pytest.raises(FieldError, match="num_samples=0"):
-        Stream(Lines(), 0)
+    for wrong in (0, 2.5, "x", None, [], [3, 0], [3, 1.5]):
+        with pytest.raises(FieldError, match=r"num_samples=.*must be counts, 1 or more"):
+            Stream(Lines(), wrong)
     split = Lines()
     split._distributed = (0, 2)
     with pytest.raises(TaskError, match="Leave that call out"):

@@ -1,5 +1,6 @@
 """Token files: windows and targets, opened at once, and every kind of wrong file named."""
 
+import os
 import pickle
 
 import numpy as np
@@ -7,7 +8,7 @@ import pytest
 import torch
 
 from hemostat.data import EvalLoader, Source, TokenFile, Workers
-from hemostat.errors import FieldError, TaskError
+from hemostat.errors import FieldError, HemostatWarning, TaskError
 
 
 @pytest.fixture
@@ -60,6 +61,11 @@ def test_processes_read_it(path):
     ("make", "message"),
     [
         (lambda f: TokenFile(f / "no.bin", 8), "no.bin: no such file"),
+        (lambda f: TokenFile(f, 8), "is a folder: give the file"),
+        (
+            lambda f: TokenFile(f / "torn.npy", 8),
+            r"torn.npy is missing or was cut short .* Write the tokens again",
+        ),
         (lambda f: TokenFile(f / "odd.bin", 1), "odd.bin has 3 bytes, not a whole number of uint16"),
         (lambda f: TokenFile(f / "empty.bin", 1), "has 0 tokens: a sample needs 2"),
         (lambda f: TokenFile(f / "two.bin", 2), "has 2 tokens: a sample needs 3"),
@@ -71,12 +77,42 @@ def test_a_wrong_file_is_named(make, message, tmp_path):
     (tmp_path / "empty.bin").write_bytes(b"")
     (tmp_path / "two.bin").write_bytes(b"abcd")
     np.save(tmp_path / "square.npy", np.zeros((2, 2)))
+    np.save(tmp_path / "torn.npy", np.arange(1000))
+    os.truncate(tmp_path / "torn.npy", 1000)
     with pytest.raises(TaskError, match=message):
         make(tmp_path)
 
 
 def test_wrong_settings(path):
-    with pytest.raises(FieldError, match="window=0"):
-        TokenFile(path, 0)
+    for window in (0, 1.5, "a", None):
+        with pytest.raises(FieldError, match=f"window={window!r}: must be a whole number"):
+            TokenFile(path, window)
     with pytest.raises(FieldError, match="dtype='int8'"):
         TokenFile(path, 8, dtype="int8")
+
+
+def test_a_file_that_is_shortened_while_it_is_read_is_named(tmp_path):
+    path = tmp_path / "t.bin"
+    np.arange(40_000, dtype=np.uint16).tofile(path)
+    data = TokenFile(path, window=8)
+    os.truncate(path, 4096)
+    with pytest.raises(
+        TaskError, match=r"t.bin was shortened while it was read: it had 80,000 bytes and has 4,096"
+    ):
+        data[4000]  # without the check this ends the process
+
+
+@pytest.mark.parametrize(("written", "read"), [("uint16", "uint32"), ("uint32", "uint16")])
+def test_tokens_of_another_width_are_noticed(tmp_path, written, read):
+    tokens = np.random.default_rng(0).integers(0, 50_000, 1000)
+    tokens.astype(written).tofile(tmp_path / "t.bin")
+    said = f"t.bin: .* probably written as {written}. Read it so: dtype='{written}'"
+    with pytest.warns(HemostatWarning, match=said):
+        TokenFile(tmp_path / "t.bin", 8, dtype=read)
+    TokenFile(tmp_path / "t.bin", 8, dtype=written)
+
+
+def test_rare_and_constant_tokens_are_no_reason_for_a_warning(tmp_path):
+    for tokens in (np.zeros(1000, np.uint16), np.ones(1000, np.uint16), np.arange(1000, dtype=np.uint32)):
+        tokens.tofile(tmp_path / "t.bin")
+        TokenFile(tmp_path / "t.bin", 8, dtype=str(tokens.dtype))

@@ -1,4 +1,4 @@
-"""One order in, one answer out, without a process around it."""
+"""One request in, one answer out, without a process around it."""
 
 import multiprocessing
 import random
@@ -9,7 +9,7 @@ import torch
 from hemostat.data import Source, sample_rng
 from hemostat.data.reading import READING
 from hemostat.data.ring import Ring, read
-from hemostat.data.worker import Desk, Order, _answer
+from hemostat.data.worker import Desk, Request, _answer
 
 
 class Rows(torch.utils.data.Dataset):
@@ -31,7 +31,7 @@ def ask(indices, slot_bytes=4096, epoch=0):
     pipe, _ = multiprocessing.Pipe()
     READING.seed = 5
     desk = Desk(pipe, ring, Source(Rows()), 5, [-1], 0, 0)
-    answer = _answer(desk, Order(11, 0, len(indices), epoch))
+    answer = _answer(desk, Request(11, 0, len(indices), epoch))
     return answer, read(ring.slot(0), answer.spec) if answer.spec else None
 
 

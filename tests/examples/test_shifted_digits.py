@@ -22,7 +22,9 @@ def shifted(example):
 def images(data, *, start=0, mode="none", **feed) -> torch.Tensor:
     """What one rank reads up to the end of two epochs, in order."""
     whole = Feed(**{"seed": 3, "global_batch": 48, "total_samples": 2 * EPOCH} | feed)
-    loader = TrainLoader(data, whole, start_samples=start, workers=Workers(mode=mode, num=2))
+    loader = TrainLoader(
+        data, whole, start_samples=start, workers=Workers(mode=mode, num=None if mode == "none" else 2)
+    )
     found = torch.cat([micro.data[0][: micro.num_samples] for micro in loader])
     loader.close()
     return found

@@ -201,3 +201,33 @@ def test_means_over_micro_batches_are_exact():
     ]
     pooled = sum(part.sum for part in parts) / sum(part.count for part in parts)
     assert pooled.item() == pytest.approx((model(inputs)[:, 0] - target).square().mean().item(), rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("batch", "given", "fix"),
+    [
+        (
+            (("a", "b"), Y),
+            "given a tuple of 2 texts, raised TypeError",
+            "Make numbers of text in the data set",
+        ),
+        (
+            (torch.zeros(6, 5), Y),
+            r"given a tensor of shape \(6, 5\), raised RuntimeError",
+            "Look at what a batch",
+        ),
+    ],
+)
+def test_a_librarys_module_that_cannot_take_the_batch_is_told_with_the_users_model(batch, given, fix):
+    class Texts(Task):
+        def model(self):
+            return nn.Linear(4, 3)
+
+        def loss(self, output, target):
+            return output.sum(), len(target)
+
+    line = Texts.model.__code__.co_firstlineno
+    said = rf"the model of Texts.model \(.*test_losses.py:{line}\), {given}.*{fix}"
+    with pytest.raises(TaskError, match=said) as told:
+        LossDoor(Texts()).compute(MODEL, batch)
+    assert "torch/nn" not in str(told.value)

@@ -122,5 +122,5 @@ def test_training_refuses_it_before_the_first_step(make_run, ranks, tmp_path, sp
 def test_an_unknown_or_wrong_length_is_refused(make_run):
     with pytest.raises(TaskError, match=r"no length.*Stream\(data, num_samples=\.\.\.\)"):
         judge_run(make_run("no length"), "test", World())
-    with pytest.raises(TaskError, match="ended before sample 45 of 50"):
+    with pytest.raises(TaskError, match="num_samples=50 of test_data is wrong: the data have 45"):
         judge_run(make_run("too short"), "test", World())

@@ -87,13 +87,13 @@ class Slow(torch.utils.data.Dataset):
         return 16
 
     def __getitem__(self, index):
-        time.sleep(0.01)
+        time.sleep(0.03)  # a run under a second is not judged
         return torch.zeros(2), torch.zeros(1)
 
 
 def test_a_run_that_waits_for_data_is_told_what_to_do(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    base = Base(optimizer="sgd", lr=0.01, tuned_batch=4, epochs=2)
+    base = Base(optimizer="sgd", lr=0.01, tuned_batch=4, epochs=3)
     run(Session(torch.nn.Linear(2, 1), None, Slow(), base, settings=TrainSettings()))
     summary = recorded(tmp_path)[1]
     assert summary["waited"].startswith("input-bound: ")

@@ -8,14 +8,21 @@ import sqlite3
 import sys
 from itertools import islice
 from types import ModuleType
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import torch
 
 from hemostat.config import Config
+from hemostat.data.checks import check_count
 from hemostat.errors import FieldError, UnknownNameError
 
 MODES: Final = ("none", "threads", "processes")
+MOST_PER_CORE: Final = 16  # as the launcher allows processes; threads that wait for a far disk may be many
+_HEEDED: Final = {
+    "num": ("threads", "processes"),
+    "stall_s": ("threads", "processes"),
+    "depth": ("threads",),
+}
 CHEAP_S: Final = 150e-6  # a hop between threads costs 40 to 50 us, so cheaper fetches stay here
 CHEAP_SHARE: Final = 0.03
 DEAR_S: Final = 3e-3  # a hop between processes is worth it from here on
@@ -37,28 +44,46 @@ class Workers(Config, frozen=True, kw_only=True):
         depth: batches that may be ready or under way with threads; None is twice their number.
         stall_s: a reader that has not answered for so long is named and replaced; None is 30 s, or 20 fetches
             where those last longer.
+
+    Raises:
+        FieldError: a number that breaks a rule, or one that the mode would ignore.
+        UnknownNameError: a mode that is not known.
     """
 
-    mode: Literal["none", "threads", "processes"] | None = None
+    mode: str | None = None
     num: int | None = None
     depth: int | None = None
     stall_s: float | None = None
 
-    def check(self) -> None:
-        """Refuse what cannot be meant.
+    def __post_init__(self) -> None:
+        """Refuse what cannot be meant."""
+        if self.mode is not None and self.mode not in MODES:
+            raise UnknownNameError("train.workers.mode", str(self.mode), MODES)
+        for name in ("num", "depth"):
+            if getattr(self, name) is not None:
+                check_count(f"train.workers.{name}", getattr(self, name))
+        if self.stall_s is not None and not self.stall_s > 0:
+            raise FieldError(
+                "train.workers.stall_s", self.stall_s, "must be above 0", "Leave it out to derive it."
+            )
+        for name, modes in _HEEDED.items():
+            value = getattr(self, name)
+            if value is not None and self.mode is not None and self.mode not in modes:
+                fix = f"Leave it out, or use {' or '.join(modes)}."
+                raise FieldError(f"train.workers.{name}", value, f"means nothing with mode={self.mode}", fix)
+        most = max(1, MOST_PER_CORE * num_cores() // num_local_ranks())
+        if self.num is not None and self.num > most:
+            rule = f"is more than the {most} that {num_cores()} cores allow one of {num_local_ranks()} ranks here"
+            raise FieldError("train.workers.num", self.num, rule, "Leave it out to derive it.")
+
+    def check_fork(self) -> None:
+        """Refuse worker processes where none may be started now; a device may have come into use.
 
         Raises:
-            FieldError: a number that breaks a rule.
-            UnknownNameError: a mode that is not known.
+            FieldError: with the reason.
         """
-        if self.mode is not None and self.mode not in MODES:
-            raise UnknownNameError("workers.mode", self.mode, MODES)
-        for name in ("num", "depth", "stall_s"):
-            value = getattr(self, name)
-            if value is not None and not value > 0:
-                raise FieldError(f"workers.{name}", value, "must be above 0", "Leave it out to derive it.")
         if self.mode == "processes" and (fault := fork_fault()):
-            raise FieldError("workers.mode", "processes", f"needs fork: {fault}", "Use threads.")
+            raise FieldError("train.workers.mode", "processes", f"needs fork: {fault}", "Use threads.")
 
 
 class Choice(NamedTuple):
@@ -165,9 +190,18 @@ def fork_fault() -> str:
 
 def readers_allowed() -> int:
     """Threads or processes that one rank may use: the cores less one per rank, shared by the ranks here."""
-    cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else (os.cpu_count() or 1)
-    ranks = max(1, int(os.environ.get("LOCAL_WORLD_SIZE", "1") or 1))
-    return max(2 if ranks == 1 else 1, (cores - ranks) // ranks)
+    ranks = num_local_ranks()
+    return max(2 if ranks == 1 else 1, (num_cores() - ranks) // ranks)
+
+
+def num_cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if sys.platform == "linux" else (os.cpu_count() or 1)
+
+
+def num_local_ranks() -> int:
+    """Ranks of this job on this machine."""
+    return max(1, int(os.environ.get("LOCAL_WORLD_SIZE", "1") or 1))
 
 
 def open_handle(dataset: Any, deep: int = _DEEP) -> str:

@@ -48,7 +48,7 @@ class Delivery:
     """
 
     def __init__(self, source: Source, seed: int, workers: Workers, waits: Waits) -> None:
-        workers.check()
+        workers.check_fork()
         self._source = source
         self._fetch = source.reader()
         self._seed = seed
@@ -94,10 +94,10 @@ class Delivery:
     def _choice(self) -> Choice | None:
         mode, num = self._workers.mode, self._workers.num
         if mode is not None:
-            self._workers.check()  # again: a device may be in use since the loader was made
+            self._workers.check_fork()  # again: a device may be in use since the loader was made
             if self._source.stream and mode == "processes":
                 raise FieldError(
-                    "workers.mode", mode, "cannot read a stream", "Use threads; one of them reads."
+                    "train.workers.mode", mode, "cannot read a stream", "Use threads; one of them reads."
                 )
             return Choice(mode, 1 if self._source.stream else num or readers_allowed(), "as set")
         found = self._source.choice

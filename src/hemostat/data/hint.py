@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from hemostat.data.choose import readers_allowed, short_time
-from hemostat.data.waits import BOUND_SHARE
+from hemostat.data.waits import BOUND_SHARE, JUDGED_S
 
 if TYPE_CHECKING:
     from hemostat.data.loader import TrainLoader
@@ -17,7 +17,7 @@ JITTER: Final = 2.0  # a 99th percentile beyond so many steps is a reader that s
 
 
 def hint(loader: TrainLoader, wall_s: float) -> str:
-    """What to do first, in the order of docs/data.md; "" for a run that is not input-bound.
+    """What to do first, in the order of docs/data.md; "" for a run that is not input-bound, or too short to tell.
 
     Pinned memory is left out: it shortens the copy to the device, which is no wait for data.
 
@@ -26,7 +26,7 @@ def hint(loader: TrainLoader, wall_s: float) -> str:
         wall_s: how long the run took.
     """
     waits, source = loader.waits, loader.source
-    if waits.share(wall_s) <= BOUND_SHARE or not waits.num_fetches:
+    if wall_s < JUDGED_S or waits.share(wall_s) <= BOUND_SHARE or not waits.num_fetches:
         return ""
     fetch_s = waits.fetch_s / waits.num_fetches
     step_s = max(0.0, wall_s - waits.wait_s) / waits.num_fetches

@@ -9,7 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from hemostat.errors import MissingExtraError, TaskError
+from hemostat.data.checks import is_whole
+from hemostat.errors import FieldError, MissingExtraError, TaskError
 
 SUFFIXES: Final = (".jpg", ".jpeg", ".png", ".webp", ".bmp")
 
@@ -29,7 +30,9 @@ class ImageFolder:
         files: path of each sample.
 
     Raises:
-        TaskError: no such folder, or no image in it; from an item: the file that cannot be decoded.
+        TaskError: no such folder, or no image in it; from an item: the file that cannot be decoded. A JPEG whose
+            middle was overwritten decodes to a wrong image without an error: JPEG has no checksum.
+        FieldError: a size that is no pair of counts.
         MissingExtraError: Pillow is not installed.
     """
 
@@ -40,7 +43,13 @@ class ImageFolder:
             raise MissingExtraError("Pillow", extra="images", purpose="decoding images") from None
         root = Path(path)
         if not root.is_dir():
-            raise TaskError(f"{root}: no such folder. Check the path of the images.")
+            what = "is a file: give the folder of the classes" if root.exists() else "no such folder"
+            raise TaskError(f"{root}: {what}. Check the path of the images.")
+        pair = isinstance(size, tuple | list) and len(size) == 2
+        if not pair or not all(is_whole(pixels) and pixels >= 1 for pixels in size):
+            raise FieldError(
+                "size", size, "must be (height, width) in pixels", "Write it like size=(224, 224)."
+            )
         self.path = root
         self.size = size
         self.classes = sorted(folder.name for folder in root.iterdir() if folder.is_dir())
@@ -72,6 +81,7 @@ class ImageFolder:
             with Image.open(file) as image:
                 image.draft("RGB", (width, height))
                 pixels = np.asarray(image.convert("RGB").resize((width, height)))
-        except (OSError, SyntaxError, ValueError) as error:  # what Pillow raises for bytes that are no image
+        # what Pillow raises for bytes that are no image, or for one that would fill the memory
+        except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
             raise TaskError(f"{file} cannot be decoded ({error}). Mend or remove that file.") from error
         return torch.from_numpy(pixels.transpose(2, 0, 1).copy()), self._labels[index]

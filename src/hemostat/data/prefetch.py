@@ -165,7 +165,7 @@ class ReadAhead(Generic[Work, Item]):
         self._threads.clear()
 
 
-FIX: Final = "Mend or leave out that sample, or raise stall_s if it may take so long."
+FIX: Final = "Mend or leave out that sample, or raise train.workers.stall_s if it may take so long."
 
 
 def stalled(who: str, after_s: float, index: int, stack: str) -> str:

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from hemostat.data.mapped import MappedFile
 from hemostat.errors import HemostatError, HemostatWarning, TaskError
 from hemostat.track import fingerprint
 
@@ -59,12 +60,20 @@ class PreparedData:
             self._check_source()
 
     def _open(self) -> None:
-        self._arrays = [_opened(self.path / leaf["file"]) for leaf in self.recipe["leaves"]]
+        self._files: list[MappedFile] = []
+        self._arrays = [self._mapped(leaf["file"]) for leaf in self.recipe["leaves"]]
         self._offsets = [
-            _opened(self.path / leaf["offsets"]) if leaf["offsets"] else None
-            for leaf in self.recipe["leaves"]
+            self._mapped(leaf["offsets"]) if leaf["offsets"] else None for leaf in self.recipe["leaves"]
         ]
         self.is_ragged = any(offsets is not None for offsets in self._offsets)
+
+    def _mapped(self, name: str) -> Any:
+        self._files.append(MappedFile(self.path / name, fix="Prepare the folder again."))
+        return self._files[-1].array
+
+    def _check_files(self) -> None:
+        for file in self._files:
+            file.check()
 
     def _check_source(self) -> None:
         source = self.recipe["source"]
@@ -90,6 +99,7 @@ class PreparedData:
 
     def __getitem__(self, index: int) -> Any:
         index = range(len(self))[index]
+        self._check_files()
         return self._tree(iter([self._row(leaf, index) for leaf in range(len(self._arrays))]))
 
     def __getitems__(self, indices: Sequence[int]) -> list[Any]:
@@ -103,6 +113,7 @@ class PreparedData:
             indices: int64 of shape (n,).
         """
         wanted = indices.numpy()
+        self._check_files()
         return self._tree(
             iter([self._tensor(leaf, array[wanted]) for leaf, array in enumerate(self._arrays)])
         )
@@ -149,11 +160,3 @@ def planted(tree: Any, leaves: Iterator[Any]) -> Any:
     if isinstance(tree, dict):
         return {name: planted(part, leaves) for name, part in tree.items()}
     return tuple([planted(part, leaves) for part in tree])
-
-
-def _opened(path: Path) -> Any:
-    """A plain array over the map: its own subclass is slow to index."""
-    try:
-        return np.asarray(np.load(path, mmap_mode="r"))
-    except (OSError, ValueError, EOFError) as error:
-        raise TaskError(f"{path} is missing or was cut short ({error}). Prepare the folder again.") from None

@@ -24,7 +24,7 @@ from hemostat.data.fetch import Source
 from hemostat.data.jobs import Job, MicroBatch
 from hemostat.data.prefetch import FIX, MAX_STALLS, stalled
 from hemostat.data.ring import Ring
-from hemostat.data.worker import Answer, Desk, Order, serve
+from hemostat.data.worker import Answer, Desk, Request, serve
 from hemostat.errors import EnvironmentFailure, HemostatWarning, TaskError
 
 _SPARE_SLOTS: Final = 2  # held by the consumer; from there on batches are copied out
@@ -34,7 +34,7 @@ _MIN_SLOT_BYTES: Final = 1 << 16
 
 
 class _Task:
-    """One batch, from its order to its delivery."""
+    """One batch, from its request to its delivery."""
 
     __slots__ = ("answer", "attempts", "job", "number", "ring", "sent_s", "slot")
 
@@ -186,9 +186,9 @@ class Processes:
         task.sent_s = monotonic()
         if task not in worker.tasks:
             worker.tasks.append(task)
-        order = Order(task.number, task.slot, len(indices), task.job.epoch)
+        request = Request(task.number, task.slot, len(indices), task.job.epoch)
         with suppress(BrokenPipeError):  # it has just died; `_listen` sees that and sends again
-            worker.pipe.send(order)
+            worker.pipe.send(request)
 
     def _listen(self, head: _Task) -> None:
         """Read what has come; look after the worker that owes the next batch."""
@@ -228,7 +228,8 @@ class Processes:
         if tasks:
             tasks[0].attempts += 1
         if tasks and tasks[0].attempts >= MAX_STALLS:
-            self._end = EnvironmentFailure(f"{what}\nThat batch has cost {tasks[0].attempts} workers. {FIX}")
+            fix = _after_death(worker.process.exitcode) if died else FIX
+            self._end = EnvironmentFailure(f"{what}\nThat batch has cost {tasks[0].attempts} workers. {fix}")
             self._tasks.clear()
             raise self._end
         self.num_restarts += 1
@@ -261,6 +262,15 @@ class Processes:
         self._end = self._end or StopIteration()
         self._tasks.clear()
         self._dismiss()
+
+
+def _after_death(exitcode: int | None) -> str:
+    """What to do about a sample that has killed its readers."""
+    if exitcode == -signal.SIGKILL:
+        return "SIGKILL often means that memory ran out: lower train.workers.num, or leave out that sample."
+    if exitcode == -signal.SIGBUS:
+        return "SIGBUS often means that a memory-mapped file was shortened: write it again."
+    return "Mend or leave out that sample."
 
 
 _OPEN: weakref.WeakSet[Processes] = weakref.WeakSet()

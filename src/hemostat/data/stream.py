@@ -9,6 +9,8 @@ from typing import Any, Final
 
 from torch import Tensor
 
+from hemostat.blame import on_rank
+from hemostat.data.checks import is_whole
 from hemostat.data.parts import Parts
 from hemostat.data.reading import READING
 from hemostat.errors import FieldError, HemostatWarning, TaskError
@@ -23,7 +25,8 @@ class Stream:
     share. With the lengths of several parts, every step takes its share of each part, and a rank reads only the
     parts that hold its samples. In both cases the global batches are the same for any number of ranks; data that
     split themselves by rank would lose samples here. There is no order but that of the stream: shuffle in it. In
-    epoch e `set_epoch(e)` is called on the data where they have it.
+    epoch e `set_epoch(e)` is called on the data where they have it. Where there are more items than was said, a
+    warning tells it once, at the end of the first epoch.
 
     Args:
         items: anything that gives a fresh iterator each time, such as an IterableDataset.
@@ -33,18 +36,20 @@ class Stream:
     Attributes:
         num_samples: of all parts together.
         parts: which samples of which part make a step.
+        told_of_rest: a warning has said that there are more items.
 
     Raises:
-        FieldError: no samples.
+        FieldError: no samples, or no count of them.
         TaskError: a generator (it can be read once only), data that are split by rank already, or more lengths than
             the data have parts.
     """
 
     def __init__(self, items: Iterable[Any], num_samples: int | Sequence[int]) -> None:
-        lengths = [num_samples] if isinstance(num_samples, int) else list(num_samples)
-        if not lengths or min(lengths) < 1:
+        whole = is_whole(num_samples) or not isinstance(num_samples, Sequence)
+        lengths: list[Any] = [num_samples] if whole else list(num_samples)  # type: ignore[arg-type]
+        if not lengths or not all(is_whole(length) and length >= 1 for length in lengths):
             raise FieldError(
-                "num_samples", num_samples, "must be at least 1", "Count the items of one epoch."
+                "num_samples", num_samples, "must be counts, 1 or more", "Count the items of one epoch."
             )
         if isinstance(items, Iterator):
             raise TaskError(
@@ -59,7 +64,8 @@ class Stream:
         _check_parts(items, len(lengths))
         self.items = items
         self.parts = Parts(lengths)
-        self.num_samples = sum(lengths)
+        self.num_samples = int(sum(lengths))
+        self.told_of_rest = False
 
     def __len__(self) -> int:
         return self.num_samples
@@ -152,25 +158,41 @@ class Cursor:
         ahead = start - place.next
         samples = list(islice(place.items, ahead, ahead + count))
         if len(samples) < count:
-            raise TaskError(self._too_short(part, start + len(samples)))
+            # of what was skipped, it is not known how far the data went
+            exact = bool(samples) or start == 0 or (ahead == 0 and place.first[0] >= 0)
+            raise TaskError(self._too_short(part, start + len(samples), exact))
         place.next = start + count
         place.last = (place.next - 1, samples[-1])
         if place.first[0] < 0:
             place.first = (start, samples[0])
-        num_parts, length = len(self._stream.parts), int(self._stream.parts.lengths[part])
-        if num_parts > 1 and place.next == length and next(place.items, _NOTHING) is not _NOTHING:
+        if place.next == int(self._stream.parts.lengths[part]) and not self._stream.told_of_rest:
+            self._look_behind(part, place)
+        return samples
+
+    def _look_behind(self, part: int, place: _Place) -> None:
+        """There is nothing behind the last sample."""
+        if next(place.items, _NOTHING) is _NOTHING:
+            return
+        num_parts, length = len(self._stream.parts), place.next
+        if num_parts > 1:
             raise TaskError(
                 f"part {part} of {self._role} has more than the {length} samples that Stream was told: they would "
                 f"never be read. Count the parts as shard({num_parts}, index) gives them, before any shuffling."
             )
-        return samples
+        self._stream.told_of_rest = True
+        warnings.warn(
+            f"{self._role} has more than num_samples={length}: each epoch begins at its start, so the rest is never "
+            f"read. Count the items, or shuffle where that is meant.",
+            HemostatWarning,
+            stacklevel=4,
+        )
 
-    def _too_short(self, part: int, number: int) -> str:
+    def _too_short(self, part: int, number: int, exact: bool) -> str:
         parts = self._stream.parts
         if len(parts) == 1:
             return (
-                f"{self._role} ended before sample {number} of {len(self._stream)}. "
-                f"Say how long it is: Stream(data, num_samples=...)."
+                f"num_samples={len(self._stream)} of {self._role} is wrong{on_rank()}: the data have "
+                f"{'' if exact else 'at most '}{number}. Give Stream their number; data with __len__ must return it."
             )
         return (
             f"part {part} of {self._role} ended before its sample {number} of {parts.lengths[part]}. "

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from hemostat.errors import FieldError, TaskError
+from hemostat.data.checks import check_count
+from hemostat.data.mapped import MappedFile
+from hemostat.errors import FieldError, HemostatWarning, TaskError
+
+_LOOKED_AT: Final = 4096  # tokens: two pages, or four
+_TOO_FEW: Final = 64
+_HUGE: Final = 1 << 20  # beyond the vocabularies in use, of which the largest are near 2^18
 
 
 class TokenFile:
@@ -19,13 +26,17 @@ class TokenFile:
     The file is nothing but the tokens (`numpy.ndarray.tofile`), or a one-dimensional `.npy`. Only the pages that
     are asked for are read, and threads, worker processes and ranks share them in the page cache.
 
+    A plain file does not say how wide its tokens are: where the first ones look like those of the other width, a
+    warning says so.
+
     Args:
         path: the file.
         window: tokens in one sample.
         dtype: "uint16" or "uint32" of a plain file; a `.npy` knows its own.
 
     Raises:
-        TaskError: no such file, not a whole number of tokens, or fewer than `window + 1` of them.
+        TaskError: no such file, not a whole number of tokens, fewer than `window + 1` of them, or, from an item, a
+            file that has been shortened meanwhile.
         FieldError: a window or a dtype that cannot be.
 
     Examples:
@@ -38,8 +49,7 @@ class TokenFile:
     """
 
     def __init__(self, path: str | Path, window: int, dtype: str = "uint16") -> None:
-        if window < 1:
-            raise FieldError("window", window, "must be at least 1", "Give the context length of the model.")
+        check_count("window", window)
         if dtype not in ("uint16", "uint32"):
             raise FieldError("dtype", dtype, "must be uint16 or uint32", "Say how the tokens were written.")
         self.path = Path(path)
@@ -64,15 +74,18 @@ class TokenFile:
 
     def _tokens(self) -> np.ndarray[Any, Any]:
         if not self.path.is_file():
-            raise TaskError(f"{self.path}: no such file. Check the path of the tokens.")
+            what = "is a folder: give the file" if self.path.is_dir() else "no such file"
+            raise TaskError(f"{self.path}: {what}. Check the path of the tokens.")
+        fix = "Write the tokens again, and start the run anew."
         if self.path.suffix == ".npy":
-            tokens = np.load(self.path, mmap_mode="r")
+            self._file = MappedFile(self.path, fix=fix)
+            tokens = self._file.array
             if tokens.ndim != 1 or tokens.dtype.kind not in "ui":
                 raise TaskError(
                     f"{self.path} holds {tokens.dtype} of shape {tokens.shape}: tokens are a row of whole "
                     f"numbers. Save them as one flat array."
                 )
-            return np.asarray(tokens)
+            return tokens
         itemsize = np.dtype(self.dtype).itemsize
         size_bytes = self.path.stat().st_size
         if size_bytes % itemsize:
@@ -80,9 +93,25 @@ class TokenFile:
                 f"{self.path} has {size_bytes} bytes, not a whole number of {self.dtype} tokens. "
                 f"It was cut short, or its dtype is another."
             )
-        if not size_bytes:
-            return np.zeros(0, self.dtype)
-        return np.asarray(np.memmap(self.path, self.dtype, mode="r"))
+        self._file = MappedFile(self.path, self.dtype, fix)
+        self._look_at_width(self._file.array[:_LOOKED_AT])
+        return self._file.array
+
+    def _look_at_width(self, first: np.ndarray[Any, Any]) -> None:
+        """Of pairs of uint16 read as uint32 nearly all are huge; of uint32 read as uint16 every second one is 0."""
+        if len(first) < _TOO_FEW:
+            return
+        if self.dtype == "uint32" and np.median(first) >= _HUGE:
+            seen, other = f"most of its first tokens are {_HUGE:,} or more", "uint16"
+        elif self.dtype == "uint16" and not first[1::2].any() and first[::2].any():
+            seen, other = "every second one of its first tokens is 0", "uint32"
+        else:
+            return
+        warnings.warn(
+            f"{self.path}: {seen}, so it was probably written as {other}. Read it so: dtype={other!r}.",
+            HemostatWarning,
+            stacklevel=5,
+        )
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -93,6 +122,7 @@ class TokenFile:
 
     def __getitems__(self, indices: Sequence[int] | Tensor) -> tuple[Tensor, Tensor]:
         """Inputs and targets of many windows, int64 of shape (n, window)."""
+        self._file.check()
         rows = torch.from_numpy(self._rows[np.asarray(indices)].astype(np.int64))
         return rows[:, :-1], rows[:, 1:]
 

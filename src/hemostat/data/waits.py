@@ -7,6 +7,7 @@ from typing import Final
 
 WATCH_SHARE: Final = 0.03
 BOUND_SHARE: Final = 0.10
+JUDGED_S: Final = 1.0  # in less, the first batch and the probe are most of what is seen
 _PER_OCTAVE: Final = 4  # a bucket is 19 % wide, so a quantile is right within 10 %
 _PER_S: Final = 1e7  # the first buckets hold tenths of a microsecond
 _LAST: Final = 136  # 25 minutes and above
@@ -69,8 +70,10 @@ class Waits:
         return min(1.0, self.wait_s / wall_s) if wall_s > 0 else 0.0
 
     def verdict(self, wall_s: float) -> str:
-        """One line: below 3 % fine, from 3 % to watch, above 10 % input-bound."""
+        """One line: below 3 % fine, from 3 % to watch, above 10 % input-bound; none of a run under a second."""
         share = self.share(wall_s)
+        if wall_s < JUDGED_S:
+            return f"data not judged: {1e3 * wall_s:.0f} ms are too short for it"
         if share > BOUND_SHARE:
             return f"input-bound: {share * 100:.0f} % of the run waited for data"
         if share >= WATCH_SHARE:

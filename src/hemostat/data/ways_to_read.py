@@ -53,7 +53,7 @@ def modes(subject: Subject) -> Iterator[Advice]:
         if not fork_fault():
             kinds.append(("processes", most))
     for mode, num in dict.fromkeys(kinds):
-        seconds = _drained(subject, Workers(mode=mode, num=num))  # type: ignore[arg-type]
+        seconds = _drained(subject, Workers(mode=mode, num=num))
         what = f"--set train.workers.mode={mode} --set train.workers.num={num}"
         yield Advice(f"{mode} {num}", subject.gain(seconds), what)
 

@@ -24,7 +24,7 @@ _LEASH_S: Final = 1.0
 _MAX_TRACE: Final = 8000  # characters
 
 
-class Order(NamedTuple):
+class Request(NamedTuple):
     """One batch to fetch: its indices stand at the start of the slot."""
 
     number: int
@@ -34,7 +34,7 @@ class Order(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What became of an order: `spec` where it is there, `needed_bytes` where the slot was too small, `error`
+    """What became of a request: `spec` where it is there, `needed_bytes` where the slot was too small, `error`
     (message, traceback, from hemostat's own tree) where the user's code raised."""
 
     number: int
@@ -47,7 +47,7 @@ class Answer(NamedTuple):
 class Desk(NamedTuple):
     """What a worker inherits from its parent by the fork."""
 
-    orders: Connection
+    requests: Connection
     ring: Ring
     source: Source
     seed: int
@@ -57,17 +57,17 @@ class Desk(NamedTuple):
 
 
 def serve(desk: Desk) -> None:
-    """Answer orders until None comes, the pipe closes or the parent dies."""
+    """Answer requests until None comes, the pipe closes or the parent dies."""
     _settle(desk)
     while True:
         try:
-            order: Order | None = desk.orders.recv()
+            request: Request | None = desk.requests.recv()
         except EOFError:
             return
-        if order is None:
+        if request is None:
             return
         try:
-            desk.orders.send(_answer(desk, order))
+            desk.requests.send(_answer(desk, request))
         except BrokenPipeError:
             return
 
@@ -91,23 +91,23 @@ def _leash(parent: int) -> None:
     os._exit(1)
 
 
-def _answer(desk: Desk, order: Order) -> Answer:
-    memory = desk.ring.slot(order.slot)
-    indices = torch.from_numpy(memory[: 8 * order.num_indices].view(np.int64).copy())
-    READING.epoch = order.epoch
+def _answer(desk: Desk, request: Request) -> Answer:
+    memory = desk.ring.slot(request.slot)
+    indices = torch.from_numpy(memory[: 8 * request.num_indices].view(np.int64).copy())
+    READING.epoch = request.epoch
     READING.cell[0] = -1
-    _seed(desk.seed, order.epoch, int(indices[0]))
+    _seed(desk.seed, request.epoch, int(indices[0]))
     began = time.perf_counter()
     try:
         spec = write(memory, desk.source.fetch(indices))
     except TooLargeError as error:
-        return Answer(order.number, 0.0, needed_bytes=error.needed_bytes)
+        return Answer(request.number, 0.0, needed_bytes=error.needed_bytes)
     except BaseException as error:  # noqa: BLE001 - the boundary: the parent raises it again
         ours = isinstance(error, HemostatError)
         text = str(error) if ours else f"{type(error).__name__}: {error}"
         trace = "".join(traceback.format_exception(error.__cause__ or error))
-        return Answer(order.number, 0.0, error=(text[:_MAX_TRACE], trace[-_MAX_TRACE:], ours))
-    return Answer(order.number, time.perf_counter() - began, spec)
+        return Answer(request.number, 0.0, error=(text[:_MAX_TRACE], trace[-_MAX_TRACE:], ours))
+    return Answer(request.number, time.perf_counter() - began, spec)
 
 
 def _seed(seed: int, epoch: int, first: int) -> None:

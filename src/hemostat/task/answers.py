@@ -93,6 +93,15 @@ def described(value: Any) -> str:
     """A value as a message shows it: tensors by shape."""
     if isinstance(value, Tensor):
         return f"a tensor of shape {tuple(value.shape)}"
+    if is_text(value) and not isinstance(value, str):
+        return f"a {type(value).__name__} of {len(value)} texts"
     if isinstance(value, tuple):
         return f"({', '.join(map(described, value))})"
     return repr(value) if isinstance(value, (int, float, str)) else f"a {type(value).__name__}"
+
+
+def is_text(value: Any) -> bool:
+    """A text or a batch of them, as collation leaves them."""
+    if isinstance(value, tuple | list):
+        return bool(value) and all(isinstance(item, str) for item in value)
+    return isinstance(value, str)

@@ -8,9 +8,9 @@ from typing import Any, Final, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from hemostat.blame import said, user_line
+from hemostat.blame import defined_at, own_line, said, user_line
 from hemostat.errors import HemostatError, TaskError
-from hemostat.task.answers import about_no_loss, about_no_pair, check_count, check_total
+from hemostat.task.answers import about_no_loss, about_no_pair, check_count, check_total, described, is_text
 from hemostat.task.batch import num_samples
 from hemostat.task.doubling import check_doubling
 from hemostat.task.figures import Figures
@@ -81,17 +81,21 @@ class LossDoor:
         Raises:
             TaskError: the user's code raised, or returned what is no loss; the message has the repair.
         """
-        target = output = None
+        target = output = inputs = None
         try:
             if self.kind == "step":
                 result = self.task.step(model, batch)
             else:
                 args, kwargs, target = self.task.split(batch)
+                inputs = (*args, *kwargs.values())
                 output = model(*args, **kwargs)
+                inputs = None
                 result = self.task.loss(output, target)
         except _NOT_THE_TASKS:
             raise
         except Exception as error:
+            if inputs is not None and not own_line(error) and not _is_lone_sample(error):
+                raise TaskError(_about_model(self.task, inputs, error)) from error
             raise TaskError(_about_failure(self._name, error)) from error
         if self.kind == "step":
             return self._from_step(result, batch)
@@ -192,8 +196,12 @@ def door_of(cls: type[Task]) -> str:
     )
 
 
+def _is_lone_sample(error: Exception) -> bool:
+    return isinstance(error, ValueError) and "more than 1 value per channel" in str(error)
+
+
 def _about_failure(name: str, error: Exception) -> str:
-    if isinstance(error, ValueError) and "more than 1 value per channel" in str(error):
+    if _is_lone_sample(error):
         return (
             f"{name}: one sample alone reached BatchNorm, which needs two. The last step of an epoch is smaller: "
             "change global_batch, accumulation or the number of processes so that no share of it is one sample, or "
@@ -201,6 +209,19 @@ def _about_failure(name: str, error: Exception) -> str:
         )
     where = user_line(error)
     return f"{name} raised {said(error)}{f' at {where}' if where else ''}."
+
+
+def _about_model(task: Task, inputs: tuple[Any, ...], error: Exception) -> str:
+    """The message for a module of a library that cannot take what `split` gives it."""
+    name = type(task).__name__
+    text = any(map(is_text, inputs))
+    fix = (
+        "Make numbers of text in the data set, or in the collate_fn of a DataLoader that you return."
+        if text
+        else f"Look at what a batch holds, and at {name}.split."
+    )
+    given = ", ".join(map(described, inputs))
+    return f"the model of {name}.model ({defined_at(type(task).model)}), given {given}, raised {said(error)}. {fix}"
 
 
 def _times(mean: Tensor, count: Count) -> Tensor:
