@@ -12,6 +12,8 @@ BLANKET = {"Exception", "BaseException"}
 BOUNDARIES = {
     "src/hemostat/data/prefetch.py": "the read-ahead thread hands it to the consumer, which raises it",
     "src/hemostat/data/worker.py": "a worker process sends it to its parent, which raises it",
+    "src/hemostat/train/data_watch.py": "the thread that hashes the data writes it into the run as a note",
+    "src/hemostat/train/together.py": "each rank tells the others of it, and then all raise",
     "src/hemostat/train/rank.py": "a rank writes it into its exit file and ends with the status",
 }
 

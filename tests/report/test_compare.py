@@ -95,9 +95,10 @@ def test_equal_runs_and_runs_that_say_little(tmp_path):
     same = [make(tmp_path, name, lr=0.1, batch=32, points=[(32, math.nan)]) for name in ("a", "b")]
     assert compare_lines(compare_runs(same))[-1] == "no recorded value differs"
     json.dumps(compare_runs(same), allow_nan=False)
-    create_run(tmp_path, "bare", {"note": "by hand", "recipe": ["x"], "hardware": 3, "task": "loop"})
-    bare = load_run(tmp_path, "bare")
-    lines = compare_lines(compare_runs([same[0], bare, bare]))
+    for name in ("bare", "bald"):
+        create_run(tmp_path, name, {"note": "by hand", "recipe": ["x"], "hardware": 3, "task": "loop"})
+    bare, bald = load_run(tmp_path, "bare"), load_run(tmp_path, "bald")
+    lines = compare_lines(compare_runs([same[0], bare, bald]))
     assert "bare" in lines[0] and any("digits.py" in line for line in lines)
     with pytest.raises(UsageError, match="two runs"):
         compare_runs([bare])
