@@ -1,10 +1,11 @@
 """Samples per second of hemostat's loader, torch's, torchdata's, Grain and SPDL; writes bench/results/data.json.
 
 Every round drains each loader once on each of four kinds of data, in an order that moves on from round to round; the
-consumer does nothing. Starting up (processes, probes, the first batches) is not counted. A loader is called by the
-setting that was fastest in the median, so a peer is always taken at its best. `data_peers/` has data and loaders.
+consumer does nothing. Starting up (processes, probes, the first batches) is not counted, and worker processes stay
+over the epochs. A peer is taken at the setting that was fastest in the median; the others stand in the note.
+`data_peers/` has data and loaders.
 
-`python bench/data.py --quick` takes short rounds and writes no file.
+`python bench/data.py --quick` takes short rounds over few images and writes no file.
 """
 
 from __future__ import annotations
@@ -32,11 +33,12 @@ ROOT = Path(__file__).resolve().parents[1]
 PEERS = {
     "torch_item": ("torch_0", "torch_1", "torch_2"),
     "torch_many": ("torch_many_0", "torch_many_2"),
-    "stateful": ("stateful_0", "stateful_2"),
+    "stateful": ("stateful_0", "stateful_2", "stateful_many_0", "stateful_many_2"),
     "grain": ("grain_0", "grain_2"),
-    "spdl": ("spdl_2",),
+    "spdl": ("spdl_1", "spdl_2", "spdl_4"),
 }
-WARM_BATCHES = 12
+WARM_BATCHES = 12  # beyond the eight that the probe of hemostat reads
+NUM_IMAGES = 2000
 ITEM_BAR = {"memory": 5.0, "tokens": 5.0, "jpeg": 1.0, "parquet": 1.0}
 RESUME_BAR_MS = 1.0
 
@@ -160,7 +162,8 @@ def main(arguments: list[str] | None = None) -> list[dict[str, Any]]:
     load = os.getloadavg()[0]
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as folder:
-        rows = figures(measure(workloads(Path(folder)), 1 if quick else 3, 0.2 if quick else 1.0))
+        works = workloads(Path(folder), NUM_IMAGES // 20 if quick else NUM_IMAGES)
+        rows = figures(measure(works, 1 if quick else 3, 0.05 if quick else 1.0))
     rows.append(resume_figure())
     if not quick:
         record = {

@@ -26,31 +26,41 @@ def torch_loader(num_workers: int, many: bool) -> Make:
     """torch's DataLoader."""
 
     def make(work: Workload, seed: int) -> Iterable[Any]:
-        torch.manual_seed(seed)
-        dataset = work.many if many else work.item
-        # a batch comes back from __getitems__ whole, so there is nothing to collate
-        collate = {"collate_fn": _as_it_is} if many else {}
-        return endless(
-            lambda: DataLoader(dataset, work.micro_batch, True, num_workers=num_workers, **collate)
-        )
+        return _endless(DataLoader, work, seed, num_workers, many)
 
     return make
 
 
-def _as_it_is(batch: Any) -> Any:
-    return batch
-
-
-def stateful(num_workers: int) -> Make:
+def stateful(num_workers: int, many: bool) -> Make:
     """torchdata's StatefulDataLoader."""
 
     def make(work: Workload, seed: int) -> Iterable[Any]:
         from torchdata.stateful_dataloader import StatefulDataLoader
 
-        torch.manual_seed(seed)
-        return endless(lambda: StatefulDataLoader(work.item, work.micro_batch, True, num_workers=num_workers))
+        return _endless(StatefulDataLoader, work, seed, num_workers, many)
 
     return make
+
+
+def _endless(kind: Any, work: Workload, seed: int, num_workers: int, many: bool) -> Iterator[Any]:
+    """Epoch after epoch of one loader, whose workers stay."""
+    torch.manual_seed(seed)
+    # a batch comes back from __getitems__ whole, so there is nothing to collate
+    collate = {"collate_fn": _as_it_is} if many else {}
+    loader = kind(
+        work.many if many else work.item,
+        work.micro_batch,
+        shuffle=True,
+        num_workers=num_workers,
+        persistent_workers=num_workers > 0,
+        **collate,
+    )
+    while True:
+        yield from loader
+
+
+def _as_it_is(batch: Any) -> Any:
+    return batch
 
 
 class _ArraySource:
@@ -105,12 +115,6 @@ def _piped(pipeline: Any) -> Iterator[Any]:
         yield from pipeline
 
 
-def endless(make: Callable[[], Iterable[Any]]) -> Iterator[Any]:
-    """Epoch after epoch."""
-    while True:
-        yield from make()
-
-
 LOADERS: dict[str, Make] = {
     "hemostat": hemostat,
     "torch_0": torch_loader(0, many=False),
@@ -118,9 +122,13 @@ LOADERS: dict[str, Make] = {
     "torch_2": torch_loader(2, many=False),
     "torch_many_0": torch_loader(0, many=True),
     "torch_many_2": torch_loader(2, many=True),
-    "stateful_0": stateful(0),
-    "stateful_2": stateful(2),
+    "stateful_0": stateful(0, many=False),
+    "stateful_2": stateful(2, many=False),
+    "stateful_many_0": stateful(0, many=True),
+    "stateful_many_2": stateful(2, many=True),
     "grain_0": grain(0),
     "grain_2": grain(2),
+    "spdl_1": spdl(1),
     "spdl_2": spdl(2),
+    "spdl_4": spdl(4),
 }

@@ -26,7 +26,6 @@ class Workload(NamedTuple):
         item: the data set as people write it, with `__getitem__` only.
         many: the same with `__getitems__`.
         ours: what a user of hemostat returns; the same samples.
-        from_process: worth a try with worker processes at full length.
     """
 
     name: str
@@ -34,7 +33,6 @@ class Workload(NamedTuple):
     item: Dataset[Any]
     many: Dataset[Any]
     ours: Any
-    from_process: bool
 
 
 class Rows(Dataset[Any]):
@@ -122,21 +120,21 @@ class ManyTable(Table):
         return torch.from_numpy(x), torch.from_numpy(columns[-1].to_numpy().copy())
 
 
-def workloads(folder: Path) -> list[Workload]:
+def workloads(folder: Path, num_images: int) -> list[Workload]:
     """Make the data under `folder`, the same every time."""
     rng = np.random.default_rng(0)
     x = torch.from_numpy(rng.standard_normal((100_000, 64), dtype=np.float32))
     y = torch.from_numpy(rng.integers(0, 10, 100_000))
     tokens = folder / "tokens.bin"
     rng.integers(0, 50_000, 20_000_000, dtype=np.uint16).tofile(tokens)
-    files = [folder / f"{number}.jpg" for number in range(400)]
+    files = [folder / f"{number}.jpg" for number in range(num_images)]
     for file in files:
         smooth = rng.integers(0, 255, (28, 32, 3), dtype=np.uint8)
         Image.fromarray(smooth).resize((320, 280)).save(file, quality=90)
     return [
-        Workload("memory", 32, Rows(x, y), ManyRows(x, y), TensorDataset(x, y), False),
-        Workload("tokens", 16, Tokens(tokens), ManyTokens(tokens), TokenFile(tokens, WINDOW), False),
-        Workload("jpeg", 32, Images(files), ManyImages(files), Images(files), True),
+        Workload("memory", 32, Rows(x, y), ManyRows(x, y), TensorDataset(x, y)),
+        Workload("tokens", 16, Tokens(tokens), ManyTokens(tokens), TokenFile(tokens, WINDOW)),
+        Workload("jpeg", 32, Images(files), ManyImages(files), Images(files)),
         parquet(folder / "rows.parquet"),
     ]
 
@@ -148,4 +146,4 @@ def parquet(file: Path) -> Workload:
     columns = {f"f{number}": rng.standard_normal(100_000).astype(np.float32) for number in range(16)}
     pq.write_table(pa.table(columns | {"label": rng.integers(0, 10, 100_000)}), file)
     table = pq.read_table(file).combine_chunks()
-    return Workload("parquet", 32, Table(table), ManyTable(table), ManyTable(table), False)
+    return Workload("parquet", 32, Table(table), ManyTable(table), ManyTable(table))
