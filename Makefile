@@ -3,7 +3,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo test test-slow check lint types layers setup clean bench-recipe bench-step bench-record bench-launch bench-data bench-start bench-input-bound bench-input_bound docs
+.PHONY: demo test test-slow check lint types layers setup clean bench-recipe bench-step bench-guards bench-record bench-launch bench-data bench-start bench-input-bound bench-input_bound docs
 
 setup: $(VENV)/.ready
 
@@ -41,6 +41,9 @@ bench-recipe: setup
 bench-step: setup
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[bench]'
 	$(BIN)/python bench/step.py
+
+bench-guards: setup
+	$(BIN)/python bench/guards.py
 
 bench-data: setup
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[bench]'

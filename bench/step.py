@@ -199,7 +199,7 @@ def main(arguments: list[str] | None = None) -> list[dict[str, Any]]:
         rows = mlp_figures(measure(mlp(500, 100), names, 25)) + gpt_figures(measure(gpt(16, 2), names, 7))
     set_bars(rows)
     if not options.quick and not options.loops:
-        write(rows)
+        write_results("step", rows)
     for row in rows:
         verdict = {True: "meets", False: "MISSES", None: ""}[row["meets"]]
         bar = "" if row["bar"] is None else f"bar {row['bar']}"
@@ -207,14 +207,15 @@ def main(arguments: list[str] | None = None) -> list[dict[str, Any]]:
     return rows
 
 
-def write(rows: list[dict[str, Any]]) -> None:
+def write_results(name: str, rows: list[dict[str, Any]]) -> None:
+    """Leave the figures of a benchmark in bench/results."""
     record = {
         "date": datetime.date.today().isoformat(),
         "commit": commit(),
         "machine": machine(),
         "figures": rows,
     }
-    target = ROOT / "bench" / "results" / "step.json"
+    target = ROOT / "bench" / "results" / f"{name}.json"
     target.parent.mkdir(exist_ok=True)
     target.write_text(json.dumps(record, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 

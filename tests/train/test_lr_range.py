@@ -107,6 +107,7 @@ def diverges_on_the_last_rank(folder: str) -> object:
         return find_range(session, compute)
 
 
-def test_t110_a_loss_that_explodes_on_one_rank_ends_it_on_all(ranks, tmp_path):
+def test_a_loss_that_explodes_on_one_rank_ends_it_on_all(ranks, tmp_path):
+    """T110."""
     first, second = ranks(2, diverges_on_the_last_rank, str(tmp_path))
     assert first == second
