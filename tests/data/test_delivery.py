@@ -10,7 +10,7 @@ from torch.utils.data import Dataset
 from hemostat.data import EvalLoader, Feed, Source, TrainLoader, Workers
 from hemostat.data.choose import Choice, open_handle
 from hemostat.data.delivery import checksum
-from hemostat.errors import FieldError
+from hemostat.errors import FieldError, TaskError
 
 FEED = Feed(seed=1, global_batch=6, total_samples=150, accumulation=2)
 MODES = [
@@ -195,3 +195,21 @@ class Listed(torch.utils.data.Dataset):
 
     def __getitem__(self, index):
         return index
+
+
+class Ending(Dataset):
+    def __len__(self):
+        return 50
+
+    def __getitem__(self, index):
+        if index == 6:
+            time.sleep(0.4)
+            raise ValueError("gone")
+        return index
+
+
+def test_the_wait_that_ends_in_an_error_is_counted():
+    loader = EvalLoader(Ending(), micro_batch=6, workers=Workers(mode="threads", num=1))
+    with pytest.raises(TaskError, match="sample 6 raised ValueError: gone"):
+        list(loader)
+    assert loader.waits.max_wait_s > 0.3

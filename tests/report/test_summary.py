@@ -88,6 +88,11 @@ def test_an_input_bound_run_says_the_one_thing_to_do_next_and_stays_short(run):
     )
 
 
+def test_what_evaluations_waited_stands_beside_what_training_did(run):
+    text = run_summary(run(eval_waited="evaluations waited for their data for 20.0 s, 27% of the run"))
+    assert "longest 1.2 s); evaluations waited for their data for 20.0 s, 27% of the run\n" in text
+
+
 def test_the_bill_says_on_what_and_what_came_after_the_best_point(run):
     spent = {"training": 79.8, "evaluation": 10.0, "checkpoints": 0.2, "data": 6.0, "start": 4.0, "lost": 0.0}
     said = "spent    1m40s: training 80%, evaluation 10%, waiting for data 6%, start-up 4%; "

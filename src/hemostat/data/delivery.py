@@ -76,7 +76,11 @@ class Delivery:
         try:
             while True:
                 asked = perf_counter()
-                made = next(pool, None)
+                try:
+                    made = next(pool, None)
+                except HemostatError:  # a stall ends the run: it is most of what was waited for
+                    waits.add(perf_counter() - asked, 0.0)
+                    raise
                 if made is None:
                     return
                 waits.add(perf_counter() - asked, made[1])

@@ -130,7 +130,8 @@ def _result_lines(record: RunRecord) -> list[str]:
 def _waited(summary: dict[str, Any]) -> str:
     parts = [("median", "median_wait_s"), ("p99", "p99_wait_s"), ("longest", "longest_wait_s")]
     times = [f"{name} {format_seconds(summary[field])}" for name, field in parts if field in summary]
-    return f"{summary['waited']} ({', '.join(times)})"
+    told = f"{summary['waited']} ({', '.join(times)})"
+    return f"{told}; {summary['eval_waited']}" if summary.get("eval_waited") else told
 
 
 def _spent(summary: dict[str, Any]) -> str:

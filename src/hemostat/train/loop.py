@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import torch
 
-from hemostat.data import EvalLoader, Source
+from hemostat.data import Source
 from hemostat.errors import (
     FieldError,
     GuardStop,
@@ -232,10 +232,9 @@ class Trainer:
     def _look_for_nan(self, val_data: Source) -> None:
         """Raise on all ranks if validation data hold NaN or infinity: no later evaluation could be better."""
         world = self.session.world
-        loader = EvalLoader(
-            val_data, micro_batch=self.session.recipe.micro_batch, rank=world.rank, num_ranks=world.num_ranks
-        )
-        if world.sum([float(any(nonfinite_rows(micro.data) for micro in loader))])[0]:
+        with self.session.eval_feeds.loader(val_data) as loader:
+            found = any(nonfinite_rows(micro.data) for micro in loader)
+        if world.sum([float(found)])[0]:
             raise TaskError(
                 "val_data holds NaN or infinity. Clean it; early stopping cannot follow such a metric."
             )
@@ -243,7 +242,8 @@ class Trainer:
     def _meet_metrics(self, val_data: Source) -> None:
         """A rank without rows must own the same torchmetrics objects, since they join the ranks by themselves."""
         session = self.session
-        micro = next(iter(EvalLoader(val_data, micro_batch=1)))
+        with session.eval_feeds.loader(val_data) as loader:
+            micro = next(iter(loader))  # a rank without rows gets one as a filler
         with evaluation_mode(dp.unwrap(session.model)), torch.no_grad(), session.autocast():
             self._measure(dp.unwrap(session.model), to_device(micro.data, session.world.device))
         self.door.reset_metrics()

@@ -49,6 +49,8 @@ class Outcome(msgspec.Struct, kw_only=True):
         median_wait_s: for one fetch.
         p99_wait_s: what 99 of 100 fetches did not exceed.
         longest_wait_s: for one fetch.
+        eval_wait_s: how long rank 0 waited for data in evaluations; no part of `wait_share`.
+        eval_waited: the same as a sentence where it was a loss, else "".
         feed_hint: the one thing to try next where the run was input-bound, else "".
         critical_batch: gradient noise scale in samples, where it could be measured.
         spent_s: seconds of all attempts, start-up included.
@@ -77,6 +79,8 @@ class Outcome(msgspec.Struct, kw_only=True):
     median_wait_s: float = 0.0
     p99_wait_s: float = 0.0
     longest_wait_s: float = 0.0
+    eval_wait_s: float = 0.0
+    eval_waited: str = ""
     feed_hint: str = ""
     critical_batch: float | None = None
     spent_s: float = 0.0
@@ -105,6 +109,8 @@ class Outcome(msgspec.Struct, kw_only=True):
         self.skipped_steps = session.skipped_steps
         self.train_s = session.elapsed_s()
         self.count_waits(session.loader)
+        self.eval_wait_s = session.eval_feeds.wait_s
+        self.eval_waited = session.eval_feeds.verdict(self.train_s)
         self.critical_batch = session.noise.critical_batch
         self.count_costs(session.spending, session.usd_per_hour)
 

@@ -10,10 +10,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, ClassVar
 
-import msgspec
 import torch
 
-from hemostat.data import EvalLoader, MicroBatch, Source, TrainLoader
+from hemostat.data import MicroBatch, Source, TrainLoader
 from hemostat.errors import Interrupted
 from hemostat.findings import Finding
 from hemostat.recipe import Base, Devices, Verdict
@@ -22,6 +21,7 @@ from hemostat.train.back_off import BackOff
 from hemostat.train.caps import Spending
 from hemostat.train.checkpoint import Saver
 from hemostat.train.control import ControlVote, Stop
+from hemostat.train.eval_feeds import EvalFeeds
 from hemostat.train.evaluate import Measure, evaluate
 from hemostat.train.header import session_header
 from hemostat.train.heartbeat import Heartbeat
@@ -29,19 +29,26 @@ from hemostat.train.leave import leave
 from hemostat.train.loop_guard import LoopGuard, check_given, check_same_data
 from hemostat.train.noise import NoiseMeter
 from hemostat.train.outcome import Outcome
-from hemostat.train.own_optimizer import fill_base, warn_of_batch
+from hemostat.train.own_optimizer import warn_of_batch
 from hemostat.train.parallel import dp
 from hemostat.train.precision import Precision
 from hemostat.train.process import World, seed_everything
 from hemostat.train.record import Record
-from hemostat.train.resolve import feed_of, find_price, new_stopper, optimizer_settings, resolve_recipe
+from hemostat.train.resolve import (
+    complete_base,
+    feed_of,
+    find_price,
+    new_stopper,
+    new_updater,
+    resolve_recipe,
+)
 from hemostat.train.resume import resume
 from hemostat.train.rng import rng_state, set_rng_state
 from hemostat.train.run_guards import RunGuards, heed
 from hemostat.train.settings import TrainSettings
 from hemostat.train.skips import Skips
 from hemostat.train.state import capture
-from hemostat.train.update import Step, Updater, build_optimizer
+from hemostat.train.update import Step
 from hemostat.train.watch import Watch
 from hemostat.train.weights import check_checkpoint
 from hemostat.train.window_loss import WindowLoss
@@ -67,6 +74,7 @@ class Session:
         described_by: whose `fingerprint()` tells the training data apart; the trainer sets its task.
         outcome: how the run ended; complete once the `with` block was left.
         stop: why the run is to end early, else None.
+        eval_feeds: how it reads what it is judged on.
         judged_step: where the monitored metric was judged last.
         spent_before_s: training time of the attempts before a resume.
         attempts: each resume with its time and checkpoint.
@@ -108,10 +116,7 @@ class Session:
         self.world = world or World.from_environment(self.settings.device)
         self.source = train_data if isinstance(train_data, Source) else Source(train_data, "train_data")
         warn_of_batch(self.source.declared_batch, base.tuned_batch)
-        if optimizer is not None:
-            base = fill_base(base, optimizer)
-        if self.settings.precision is not None:
-            base = msgspec.structs.replace(base, precision=self.settings.precision)
+        base = complete_base(base, optimizer, self.settings)
         check_same_data(self.world, self.source)
         self.recipe = resolve_recipe(base, devices or Devices(), self.source.num_samples, self.world)
         self.loader = self.new_loader()
@@ -120,11 +125,7 @@ class Session:
         self.wrap(model.to(self.world.device), find_unused=False)
         self.back_off = BackOff(self)
         self.precision = Precision(self.recipe.precision, self.world.device)
-        written_lr = self.recipe.lr if optimizer is None else base.lr
-        if optimizer is None:
-            params = [param for param in model.parameters() if param.requires_grad]
-            optimizer = build_optimizer(self.recipe.optimizer, params, optimizer_settings(self.recipe))
-        self.updater = Updater(optimizer, self.precision, self.recipe.clip_norm, written_lr)
+        self.updater = new_updater(self.recipe, model, self.precision, optimizer, base.lr)
         self.stopper = new_stopper(self.recipe)
         self.outcome = Outcome(monitor=base.monitor)
         self.guards = RunGuards(self)
@@ -142,17 +143,14 @@ class Session:
         self.last: Step | None = None
         self.applied_steps = self.skipped_steps = 0
         self.skips = Skips(self.world, self.source, self.settings.max_skips)
-        self.judged_step = 0
-        self.spent_before_s = 0.0
+        self.judged_step, self.spent_before_s = 0, 0.0
         self.attempts: list[dict[str, Any]] = []
         self.stop: Stop | None = None
         self.at_window_end = self._save_is_due = False
-        self._saved = (0, 0)
-        self.window_loss = WindowLoss()
+        self._saved, self.window_loss = (0, 0), WindowLoss()
         self.batch: MicroBatch | None = None
-        self.origin = Path.cwd()
-        self.described_by = Task()
-        self.spending = Spending(self)
+        self.origin, self.described_by = Path.cwd(), Task()
+        self.eval_feeds, self.spending = EvalFeeds(self), Spending(self)
         self.started_s = time.perf_counter()
         self.watch.built(self)
 
@@ -303,19 +301,12 @@ class Session:
             Interrupted: a signal came, on whichever rank; all have given the evaluation up, and what is saved at the
                 end of the `with` block is evaluated first after a resume.
         """
-        loader = EvalLoader(
-            self.watch.few(data),
-            rank=self.world.rank,
-            num_ranks=self.world.num_ranks,
-            micro_batch=self.recipe.micro_batch,
-            workers=self.settings.workers,
-        )
         self.pulse.enter("evaluate")
         random, told = rng_state(self.world.device), self.control.interrupt
-        with self.autocast(), self.spending.evaluating():
+        feed = self.eval_feeds.loader(self.watch.few(data))
+        with self.autocast(), self.spending.evaluating(), feed as loader:
             found = evaluate(dp.unwrap(self.model), loader, measure, self.world, told)
         if found is None:
-            loader.close()
             set_rng_state(random, self.world.device)  # what is saved is the state of the step
             self.stop = self.control.signalled(
                 f"during the evaluation at step {self.last.number if self.last else 0}"
