@@ -2,13 +2,13 @@
 
 `hemostat train examples/input_bound.py:Scans` ends with how long it waited for data and what to do about it;
 `hemostat data probe examples/input_bound.py:Scans` measures what each way would gain;
-`hemostat train examples/input_bound.py:Scans --set decoded=true` follows the advice: decode once, gather afterwards.
+`hemostat data prepare examples/input_bound.py:Scans --out scans` follows the advice: it decodes each scan once;
+`hemostat train examples/input_bound.py:Scans --set prepared=scans` gathers them from that copy.
 """
 
 from __future__ import annotations
 
 import bz2
-import tempfile
 
 import numpy as np
 import torch
@@ -17,6 +17,7 @@ from torch.nn import functional
 from torch.utils.data import Dataset
 
 import hemostat
+from hemostat.data import PreparedData
 
 SHAPE = (3, 96, 96)  # one scan: channels, height, width, uint8
 
@@ -43,26 +44,6 @@ class Packed(Dataset):
         return torch.frombuffer(pixels, dtype=torch.uint8).view(SHAPE), self.labels[index]
 
 
-class Decoded(Dataset):
-    """The same scans, unpacked once into a memory-mapped file; a real one would stay beside the data."""
-
-    def __init__(self, scans: Packed) -> None:
-        self.labels = scans.labels
-        with tempfile.TemporaryFile() as file:  # the map keeps it open
-            self.pixels = np.memmap(file, np.uint8, mode="w+", shape=(len(scans), *SHAPE))
-        for index in range(len(scans)):
-            self.pixels[index] = scans[index][0]
-
-    def __len__(self) -> int:
-        return len(self.pixels)
-
-    def __getitems__(self, indices: list[int]) -> tuple[Tensor, Tensor]:
-        return torch.from_numpy(self.pixels[indices]), self.labels[indices]
-
-    def __getitem__(self, index: int) -> tuple[Tensor, Tensor]:
-        return torch.from_numpy(np.array(self.pixels[index])), self.labels[index]
-
-
 class Pixels(nn.Module):
     """Bytes travel to the device; there they become numbers around 0."""
 
@@ -73,7 +54,7 @@ class Pixels(nn.Module):
 class Scans(hemostat.Task):
     """Rows or columns? A small convolution decides."""
 
-    decoded: bool = False
+    prepared: str = ""  # folder of a copy; without one the scans are decoded each time
     num_scans: int = 512
     optimizer: str = "adamw"
     lr: float = 0.003
@@ -91,10 +72,9 @@ class Scans(hemostat.Task):
             nn.Linear(8, 2),
         )
 
-    def train_data(self) -> Dataset:
+    def train_data(self) -> Packed | PreparedData:
         """As they came, or decoded once."""
-        scans = Packed(self.num_scans)
-        return Decoded(scans) if self.decoded else scans
+        return PreparedData(self.prepared) if self.prepared else Packed(self.num_scans)
 
     def loss(self, output: Tensor, target: Tensor) -> tuple[Tensor, int]:
         """(summed cross-entropy, scans)."""

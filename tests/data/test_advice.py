@@ -35,7 +35,7 @@ def probed(data, micro_batch=20):
 
 def test_waiting_for_a_disk_asks_for_readers_a_copy_or_a_cache():
     report, helps, rest = probed(Naps())
-    assert 0.02 < report.fetch_s < 0.2
+    assert 0.001 < report.fetch_s / report.micro_batch < 0.01
     assert max(gain for way, gain in helps.items() if way.startswith("threads")) > 1.3
     assert helps["stored copy"] > 20
     assert helps["cache"] > 5
@@ -78,3 +78,32 @@ def test_a_stream_has_one_reader():
 
 def test_a_batch_larger_than_the_data():
     assert probed(TensorDataset(torch.randn(5, 2)), 100)[0].fetch_s > 0
+
+
+class Slow(Dataset):
+    def __init__(self, sample_s):
+        self.sample_s = sample_s
+
+    def __len__(self):
+        return 640
+
+    def __getitem__(self, index):
+        time.sleep(self.sample_s)
+        return torch.zeros(4)
+
+
+@pytest.mark.parametrize(("sample_s", "largest"), [(0.02, 2), (0.15, 1)])
+def test_slow_data_are_measured_in_smaller_batches(sample_s, largest):
+    began = time.perf_counter()
+    report, _, rest = probed(Slow(sample_s), 64)  # a batch of 64 takes 1.3 s, or 10 s
+    assert time.perf_counter() - began < 12
+    assert report.micro_batch <= largest
+    assert sample_s < 0.1 or ("costs" in rest["depth"].what and rest["depth"].gain is None)
+
+
+def test_each_way_is_told_as_it_comes():
+    told = []
+    report = Source(Naps()).probe(20, told.append)
+    assert (told[0].advice, told[0].no_gain) == ((), ())
+    sizes = [len(each.advice) + len(each.no_gain) for each in told]
+    assert sizes == list(range(len(told))) and told[-1] == report

@@ -75,4 +75,4 @@ def test_the_modes_name_the_settings_that_choose_them():
 def test_pinning_on_an_accelerator():
     found = pinning(subject(TensorDataset(torch.zeros(64, 3, 224, 224)), 64))
     assert found.gain > 0.5
-    assert "pin_memory() in the collate_fn" in found.what
+    assert "pin_memory() in the collate_fn, for what the training thread or threads read" in found.what

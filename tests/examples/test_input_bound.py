@@ -1,27 +1,28 @@
-"""The scans: both data sets give the same samples, and the task learns from them."""
+"""The scans: the prepared copy holds the same ones, and the task learns from it."""
 
 from __future__ import annotations
 
 import torch
 
+from hemostat.data import PreparedData, Source
 
-def test_both_data_sets_hold_the_same_scans(example):
+
+def test_the_prepared_copy_holds_the_same_scans(example, tmp_path):
     module = example("input_bound")
-    packed = module.Packed(8)
-    decoded = module.Decoded(packed)
-    assert len(packed) == len(decoded) == 8
-    pixels, labels = decoded.__getitems__([5, 2])
-    for row, index in enumerate((5, 2)):
-        for scan, label in (packed[index], decoded[index]):
-            assert torch.equal(scan, pixels[row])
-            assert label == labels[row]
+    packed = module.Scans(num_scans=8).train_data()
+    Source(packed).prepare(tmp_path / "copy")
+    copy = module.Scans(prepared=str(tmp_path / "copy")).train_data()
+    assert isinstance(copy, PreparedData) and len(packed) == len(copy) == 8
+    wanted = torch.tensor([5, 2])
+    for one, other in zip(Source(packed).fetch(wanted), Source(copy).fetch(wanted), strict=True):
+        assert torch.equal(one, other)
 
 
 def test_rows_and_columns_can_be_told_apart(example):
     module = example("input_bound")
-    task = module.Scans(num_scans=64, decoded=True)
-    data, model = task.train_data(), task.model()
-    scans, labels = data.__getitems__(list(range(64)))
+    task = module.Scans(num_scans=64)
+    data, model = Source(task.train_data()), task.model()
+    scans, labels = data.fetch(torch.arange(64))
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
     for _ in range(60):
         loss, count = task.loss(model(scans), labels)

@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -42,18 +42,15 @@ def probe(
     loaded = load_task(task, values)
     source = Source(call(loaded.task, "train_data"), "train_data")
     size = micro_batch or source.declared_batch or loaded.base.tuned_batch
-    report = source.probe(size)
-    if json:
-        import msgspec
-
-        ways = [advice._asdict() for advice in report.advice]
-        found = {"micro_batch": size, "fetch_s": report.fetch_s, "advice": ways}
-        print(msgspec.json.encode(found).decode())
+    if not json:
+        source.probe(size, _tell_ways())
         return
-    print(f"one thread reads a batch of {min(size, source.num_samples)} in {1e3 * report.fetch_s:.3g} ms")
-    for advice in report.advice:
-        gain = "" if advice.gain is None else f"{advice.gain:.3g}x"
-        print(f"{advice.way:<12} {gain:>8}  {advice.what}")
+    import msgspec
+
+    report = source.probe(size)
+    ways = [advice._asdict() for advice in report.advice]
+    found = {"micro_batch": report.micro_batch, "fetch_s": report.fetch_s, "advice": ways}
+    print(msgspec.json.encode(found).decode())
 
 
 @app.command()
@@ -104,6 +101,23 @@ def prepare(
         f"{recipe['num_samples']:,} samples, {format_bytes(num_bytes)} in {out}; fingerprint of the source {digest}"
     )
     print(f'return it from {split}_data(): hemostat.data.PreparedData("{out}")')
+
+
+def _tell_ways() -> Callable[[Any], None]:
+    """Print each way as it comes."""
+    num_told: int | None = None
+
+    def tell(report: Any) -> None:
+        nonlocal num_told
+        if num_told is None:
+            cost_ms = 1e3 * report.fetch_s
+            print(f"one thread reads a batch of {report.micro_batch} in {cost_ms:.3g} ms", flush=True)
+        for advice in report.advice[num_told or 0 :]:
+            gain = "" if advice.gain is None else f"{advice.gain:.3g}x"
+            print(f"{advice.way:<12} {gain:>8}  {advice.what}", flush=True)
+        num_told = len(report.advice)
+
+    return tell
 
 
 def _progress(num_samples: int) -> Callable[[int], None]:

@@ -105,11 +105,11 @@ class Source:
         """Join samples into a batch; the indices are for messages."""
         return _collated(samples, self._collate, self._about, indices)
 
-    def probe(self, micro_batch: int) -> Report:
-        """What would make reading faster, each way measured on these data for about a second."""
+    def probe(self, micro_batch: int, tell: Callable[[Report], None] | None = None) -> Report:
+        """What would make reading faster; see `hemostat.data.advice.advise`."""
         from hemostat.data.advice import advise  # it uses the loaders, which use this module
 
-        return advise(self, micro_batch)
+        return advise(self, micro_batch, tell)
 
     def prepare(self, folder: Path, **recipe: Any) -> dict[str, Any]:
         """Write a memory-mapped copy of all samples; see `hemostat.data.prepare`."""

@@ -17,6 +17,7 @@ from hemostat.data.windows import Feed
 
 DEPTHS: Final = (1, 2, 4)
 _USUAL_DEPTH: Final = 2  # of one thread
+_MOST_BUDGETS: Final = 8  # of a way that needs many batches of slow data
 _ROUNDS: Final = 2  # one after another over all depths, so that a busy moment does not hit one of them only
 
 
@@ -77,6 +78,10 @@ def _drained(subject: Subject, workers: Workers) -> float:
 
 def depth(subject: Subject) -> Advice:
     """One thread with 1, 2 and 4 batches ready, before steps as long as a fetch: where depth matters most."""
+    if 2 * 4 * _ROUNDS * len(DEPTHS) * subject.fetch_s > _MOST_BUDGETS * subject.budget_s:
+        return unfit(
+            "depth", f"a batch of {subject.micro_batch} costs {short_time(subject.fetch_s)}: not measured"
+        )
     if subject.fetch_s < CHEAP_S:
         return unfit("depth", f"a batch costs {short_time(subject.fetch_s)}, less than handing it over")
     spent_s = dict.fromkeys(DEPTHS, 0.0)
@@ -124,7 +129,8 @@ def pinning(subject: Subject) -> Advice:
 
     usual_s, pinned_s = subject.timed(lambda: copy(lying)), subject.timed(lambda: copy(pinned))
     what = (
-        f"pin_memory() in the collate_fn: the copy takes {short_time(pinned_s)} instead of "
-        f"{short_time(usual_s)}; over fetch and copy"
+        f"pin_memory() in the collate_fn, for what the training thread or threads read (what processes read is copied "
+        f"once more, out of the pin): the copy takes {short_time(pinned_s)} instead of {short_time(usual_s)}; over "
+        f"fetch and copy"
     )
     return Advice("pinning", (subject.fetch_s + usual_s) / (subject.fetch_s + pinned_s), what)
