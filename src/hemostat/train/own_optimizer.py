@@ -62,7 +62,7 @@ def fill_base(base: Base, optimizer: torch.optim.Optimizer) -> Base:
             f"optimizer: a torch scheduler was built on it, and the session sets the rate itself "
             f"(schedule={base.schedule!r}). Leave the scheduler out and give schedule, warmup_steps and eta_min.",
             HemostatWarning,
-            stacklevel=3,
+            stacklevel=4,
         )
     usual, found = Base(), read_off(optimizer)
     changes = {name: value for name, value in found.items() if getattr(base, name) == getattr(usual, name)}
@@ -72,7 +72,7 @@ def fill_base(base: Base, optimizer: torch.optim.Optimizer) -> Base:
             f"lr={base.lr:g}: the optimizer was built with {rates[0]:g}, which is what counts. "
             "Build it with that rate (in a task: lr=self.lr), so that --set lr reaches it.",
             HemostatWarning,
-            stacklevel=3,
+            stacklevel=4,
         )
         changes["lr"] = found["lr"]
     return msgspec.structs.replace(base, **changes)

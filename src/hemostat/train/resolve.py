@@ -8,9 +8,19 @@ import torch
 from hemostat.data import Feed
 from hemostat.errors import FieldError
 from hemostat.recipe import Base, Devices, Recipe, Stopper, convert
+from hemostat.train.own_optimizer import fill_base
+from hemostat.train.precision import Precision
 from hemostat.train.process import World
 from hemostat.train.settings import TrainSettings
+from hemostat.train.update import Updater, build_optimizer
 from hemostat.units import format_number
+
+
+def complete_base(base: Base, optimizer: torch.optim.Optimizer | None, settings: TrainSettings) -> Base:
+    """What works on one device, with what the script's own optimizer and the engine's settings add to it."""
+    if optimizer is not None:
+        base = fill_base(base, optimizer)
+    return base if settings.precision is None else msgspec.structs.replace(base, precision=settings.precision)
 
 
 def resolve_recipe(base: Base, devices: Devices, num_samples: int, world: World) -> Recipe:
@@ -52,6 +62,29 @@ def resolve_recipe(base: Base, devices: Devices, num_samples: int, world: World)
             f"Give the best one with tuned_batch={recipe.global_batch}, or choose a rule: lr_rule=linear or sqrt.",
         )
     return recipe
+
+
+def new_updater(
+    recipe: Recipe,
+    model: torch.nn.Module,
+    precision: Precision,
+    optimizer: torch.optim.Optimizer | None,
+    own_lr: float,
+) -> Updater:
+    """The updates of a run, with the script's own optimizer or the one that the recipe names.
+
+    Args:
+        recipe: what is followed.
+        model: unwrapped.
+        precision: unscales the gradients.
+        optimizer: the script's own, or None.
+        own_lr: the rate that it was written for.
+    """
+    if optimizer is not None:
+        return Updater(optimizer, precision, recipe.clip_norm, own_lr)
+    params = [param for param in model.parameters() if param.requires_grad]
+    built = build_optimizer(recipe.optimizer, params, optimizer_settings(recipe))
+    return Updater(built, precision, recipe.clip_norm, recipe.lr)
 
 
 def new_stopper(recipe: Recipe) -> Stopper:
