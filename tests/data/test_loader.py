@@ -340,3 +340,9 @@ def test_a_length_that_changes_ends_the_run_by_the_end_of_that_epoch(mode, after
 def test_a_length_that_grows_ends_an_evaluation_too():
     with pytest.raises(TaskError, match="val_data had 9 samples at the start and has 10 now"):
         list(EvalLoader(Growing(9, lambda num: num + 1, 4), micro_batch=3))
+
+
+def test_a_stretch_of_rows_comes_in_whole_batches():
+    loader = EvalLoader([*range(20)], micro_batch=4, rows=range(8, 19))
+    assert [batch.data.tolist() for batch in loader] == [[8, 9, 10, 11], [12, 13, 14, 15], [16, 17, 18]]
+    assert len(loader) == 3

@@ -1,5 +1,6 @@
 """A prepared copy opens fast, travels to workers, and is not read when its source has changed."""
 
+import hashlib
 import os
 import pickle
 
@@ -88,3 +89,70 @@ def test_a_copy_that_is_shortened_while_it_is_read_is_named(tmp_path):
             TaskError, match=r"0.npy was shortened while it was read.* Prepare the folder again"
         ):
             read()
+
+
+class Shards(TensorDataset):
+    def __init__(self, files):
+        super().__init__(torch.arange(10))
+        self.files = files
+
+    def fingerprint(self):
+        return self.files
+
+
+@pytest.fixture
+def shards(tmp_path):
+    (tmp_path / "raw").mkdir()
+    files = [tmp_path / "raw" / f"{number}.bin" for number in range(3)]
+    for number, file in enumerate(files):
+        file.write_bytes(bytes([number]) * (6 << 20 if number == 0 else 100))
+    Source(Shards(files)).prepare(tmp_path / "copy")
+    return files
+
+
+def test_one_shard_that_is_gone_is_named_and_all_of_them_are_a_move(shards, tmp_path):
+    shards[1].unlink()
+    with pytest.raises(TaskError, match=r"made from other data than there are now: shard 1\.bin is gone"):
+        PreparedData(tmp_path / "copy")
+    shards[0].unlink()
+    shards[2].unlink()
+    assert len(PreparedData(tmp_path / "copy")) == 10
+
+
+def test_of_large_files_with_other_inodes_only_pieces_are_read(shards, tmp_path, monkeypatch):
+    content = shards[0].read_bytes()
+    shards[0].unlink()
+    shards[0].write_bytes(content)
+    os.utime(shards[0], (1e9, 1e9))  # a file of this moment may still change within its time stamp
+    num_read = []
+    real = hashlib.sha256
+
+    class Counting:
+        def __init__(self, data=b""):
+            self.inner = real(data)
+
+        def update(self, data):
+            num_read.append(len(data))
+            self.inner.update(data)
+
+        def digest(self):
+            return self.inner.digest()
+
+        def hexdigest(self):
+            return self.inner.hexdigest()
+
+    monkeypatch.setattr("hashlib.sha256", Counting)
+    PreparedData(tmp_path / "copy")
+    assert 4 << 20 <= sum(num_read) < 5 << 20
+    num_read.clear()
+    PreparedData(tmp_path / "copy")
+    assert sum(num_read) < 1 << 20, "known from now on"
+
+
+def test_one_rank_of_a_machine_looks(shards, tmp_path, monkeypatch):
+    shards[1].write_bytes(b"other")
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    assert len(PreparedData(tmp_path / "copy")) == 10
+    monkeypatch.setenv("LOCAL_RANK", "0")
+    with pytest.raises(TaskError, match=r"shard 1.bin differs: 5 bytes, 100 before"):
+        PreparedData(tmp_path / "copy")

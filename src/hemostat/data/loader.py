@@ -173,6 +173,7 @@ class EvalLoader:
         rank: this rank, among the data-parallel ones.
         num_ranks: number of data-parallel ranks.
         workers: who reads; left out, the first batches are measured.
+        rows: these rows alone, without regard to ranks.
 
     Raises:
         TaskError: the data set cannot be used or is empty.
@@ -192,6 +193,7 @@ class EvalLoader:
         rank: int = 0,
         num_ranks: int = 1,
         workers: Workers | None = None,
+        rows: range | None = None,
     ) -> None:
         self.source = dataset if isinstance(dataset, Source) else Source(dataset, "val_data")
         check_count("micro_batch", micro_batch)
@@ -200,13 +202,15 @@ class EvalLoader:
         self.rank = rank
         self.num_ranks = num_ranks
         self.num_samples = self.source.num_samples
+        bounds = [share(self.num_samples, other, num_ranks) for other in range(num_ranks)]
+        self._bounds, self._mine = (bounds, rank) if rows is None else ([(rows.start, rows.stop)], 0)
         self.waits = Waits()
         self.ships_float_images = False
         self._delivery = Delivery(self.source, 0, workers or Workers(), self.waits)
 
     def __len__(self) -> int:
         """Number of batches, the same on every rank."""
-        return ceil_div(ceil_div(self.num_samples, self.num_ranks), self.micro_batch)
+        return ceil_div(max(high - low for low, high in self._bounds), self.micro_batch)
 
     def __iter__(self) -> Iterator[MicroBatch]:
         batches = self._delivery.batches(self._jobs())
@@ -221,9 +225,8 @@ class EvalLoader:
         self._delivery.close()
 
     def _jobs(self) -> Iterator[Job]:
-        bounds = [share(self.num_samples, rank, self.num_ranks) for rank in range(self.num_ranks)]
-        sizes = [high - low for low, high in bounds]
-        low, high = bounds[self.rank]
+        sizes = [high - low for low, high in self._bounds]
+        low, high = self._bounds[self._mine]
         filler = torch.tensor([low])
         position = 0
         self.source.check_length()

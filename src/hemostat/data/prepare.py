@@ -81,7 +81,7 @@ def _identity(parts: list[Any], cache: Path) -> dict[str, Any]:
     paths = [
         (name, str(Path(path).absolute())) for name, path in named if isinstance(path, str | os.PathLike)
     ]
-    files = fingerprint([(name, path) if name else path for name, path in paths], "full", cache=cache).files
+    files = fingerprint([(name, path) if name else path for name, path in paths], "sample", cache=cache).files
     return {**fingerprint(parts, "full", cache=cache).summary(), "paths": paths, "files": files}
 
 
