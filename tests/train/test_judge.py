@@ -126,3 +126,31 @@ def test_a_step_task_has_errors_over_batches(tmp_path, monkeypatch):
     train(load_task("line.py:Line"), Devices(), TrainSettings())
     figure = judge_run(load_run(tmp_path / ".hemostat" / "runs"), "test", World())["figures"]["test_loss"]
     assert figure["unit"] == "batch" and figure["standard_error"] > 0
+
+
+SLOW = """
+import threading, time
+
+class Slow(torch.utils.data.Dataset):
+    def __init__(self, rows):
+        self.rows = rows
+
+    def __len__(self):
+        return len(self.rows)
+
+    def __getitem__(self, index):
+        time.sleep(0.02)
+        with open("readers.txt", "a") as file:
+            file.write(f"{threading.get_native_id()} ")
+        return self.rows[index]
+
+class Line("""
+
+
+def test_slow_data_are_read_as_in_training_and_the_wait_is_told(run, tmp_path):
+    slow = TASK.replace("class Line(", SLOW)
+    slow = slow.replace("return self.rows(self.num_test, 3)", "return Slow(self.rows(60, 3))")
+    (tmp_path / "line.py").write_text(slow)
+    fields = judge_run(run, "test", World())
+    assert fields["num_samples"] == 60 and fields["wait_s"] > 0.1
+    assert len(set((tmp_path / "readers.txt").read_text().split())) > 1

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 import os
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import torch
 
-from hemostat.data import Source
+from hemostat.data import EvalLoader, Source
 from hemostat.errors import FieldError, TaskError
 from hemostat.task import LossDoor, Task, build_model, call, to_device
 from hemostat.track import RunRecord
@@ -88,7 +89,7 @@ def judge_run(
     micro_batch = int(header.get("batch", {}).get("micro_batch", 32))
     precision = Precision(str(header.get("precision", "fp32")), world.device)
     with torch.no_grad(), precision.autocast():
-        tally = _tally(model, door, source, world, micro_batch)
+        tally, wait_s = _tally(model, door, source, world, micro_batch)
     figures = tally.pooled(world)
     for name, value in door.finish_metrics().items():
         figures[name] = Figure(value=value, standard_error=None, unit="none")
@@ -102,6 +103,7 @@ def judge_run(
         "weights": str(weights),
         "num_samples": source.num_samples,
         "num_ranks": world.num_ranks,
+        "wait_s": wait_s,
         "figures": {f"{split}_{name}": msgspec.to_builtins(figure) for name, figure in figures.items()},
         # of these data alone: the task's own fingerprint() is about the training data
         "data": data_fingerprint(Task(), source) if world.rank == 0 else {},
@@ -109,22 +111,28 @@ def judge_run(
     }
 
 
-def _tally(model: torch.nn.Module, door: LossDoor, source: Source, world: World, micro_batch: int) -> Tally:
+def _tally(
+    model: torch.nn.Module, door: LossDoor, source: Source, world: World, micro_batch: int
+) -> tuple[Tally, float]:
     size = source.num_samples
     rows_of_block = min(micro_batch, math.ceil(size / MIN_BLOCKS))
     num_blocks = math.ceil(size / rows_of_block)
     parts = part_borders(num_blocks, min(num_blocks, MAX_PARTS))
     tally = Tally(len(parts))
     first, stop = (len(parts) * (world.rank + more) // world.num_ranks for more in (0, 1))
-    for part in range(first, stop):
-        for block in range(*parts[part]):
-            indices = torch.arange(block * rows_of_block, min((block + 1) * rows_of_block, size))
-            batch = to_device(source.fetch(indices), world.device)
-            loss = door.compute(model, batch)
-            pairs = {"loss": (loss.sum, loss.count)} | door.metrics(loss.output, loss.target)
-            numbers = {name: (float(total), float(count)) for name, (total, count) in pairs.items()}
-            tally.add(part, numbers, door.rows(loss) if size <= MAX_ROWS else None)
-    return tally
+    if first == stop:
+        return tally, 0.0
+    # the parts of a rank lie beside each other, so its blocks are the batches of one stretch of rows
+    rows = range(parts[first][0] * rows_of_block, min(parts[stop - 1][1] * rows_of_block, size))
+    with closing(EvalLoader(source, micro_batch=rows_of_block, rows=rows)) as loader:
+        blocks = iter(loader)
+        for part in range(first, stop):
+            for _ in range(*parts[part]):
+                loss = door.compute(model, to_device(next(blocks).data, world.device))
+                pairs = {"loss": (loss.sum, loss.count)} | door.metrics(loss.output, loss.target)
+                numbers = {name: (float(total), float(count)) for name, (total, count) in pairs.items()}
+                tally.add(part, numbers, door.rows(loss) if size <= MAX_ROWS else None)
+    return tally, loader.waits.wait_s
 
 
 def _data(task: Task, split: str, record: RunRecord) -> Source:
