@@ -121,3 +121,20 @@ def checked_in_rank(name):
 def test_two_ranks_read_random_data_alike(ranks, name):
     for found in ranks(2, checked_in_rank, name):
         assert found.ratio == pytest.approx(1.0, abs=1e-6) and found.difference < 1e-6
+
+
+def check_of_unlike_statistics():
+    torch.manual_seed(0)
+    data = TensorDataset(torch.randn(24, 4), torch.randn(24, 1))
+    model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.BatchNorm1d(8), torch.nn.Linear(8, 1))
+    base = Base(optimizer="sgd", lr=0.1, tuned_batch=12)
+    with Session(model, None, data, base, settings=TrainSettings(record=False)) as opened:
+        model[1].running_mean += opened.world.rank  # as after a resume
+        before = model[1].running_mean.clone()
+        found = self_check(opened, squares)
+        return found.ratio, torch.equal(model[1].running_mean, before)
+
+
+def test_ranks_whose_running_statistics_differ_are_no_fault_of_the_loss(ranks):
+    for ratio, kept in ranks(2, check_of_unlike_statistics):
+        assert ratio == pytest.approx(1.0, abs=1e-5) and kept

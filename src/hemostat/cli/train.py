@@ -147,18 +147,25 @@ def _conclude(job: Job, status: int, show: dict[str, Any], before: tuple[int, in
     refused = status in UNSTARTED and _forget_unstarted(job.run_dir)
     if status == 2 and RunRecord(job.run_dir).position == before:  # a refused resume changes nothing
         refused = True
+    if status == 75 and why and not refused:
+        _keep_reason(job, why)  # of the rank that decided; another one may have seen that rank leave only
     if status in (0, 1, 4, 5, 75) and not refused:
         _tell(job.run_dir, show)  # its line "stopped" has the reason
         return status
     if ended and why and ended[0] < 128:  # of a rank that a signal killed, the backend has told
         print(f"error: {why}", file=sys.stderr)
     if not refused:
-        summary = load_run(job.run_dir.parent, job.run_id).summary
-        with contextlib.suppress(RecordError):  # a full disk is told already
-            update_run(job.run_dir, summary={**summary, "reason": why})  # what the ranks saw was the echo
-        step = summary.get("steps", 0)
+        step = _keep_reason(job, why).get("steps", 0)  # what the ranks saw was the echo
         print(f"run {job.run_id} ended at step {step}; hemostat runs show {job.run_id}", file=sys.stderr)
     return status
+
+
+def _keep_reason(job: Job, why: str) -> dict[str, Any]:
+    """Why the run ended, in its summary, which comes back."""
+    summary = load_run(job.run_dir.parent, job.run_id).summary
+    with contextlib.suppress(RecordError):  # a full disk is told already
+        update_run(job.run_dir, summary={**summary, "reason": why})
+    return summary
 
 
 def _tell(run_dir: Path, show: dict[str, Any]) -> None:

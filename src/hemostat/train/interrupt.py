@@ -7,7 +7,6 @@ import threading
 import time
 from types import FrameType
 
-from hemostat.errors import Interrupted
 from hemostat.track import Checkpoints
 from hemostat.train.pulse import Pulse
 
@@ -45,8 +44,9 @@ class Interrupt:
 
     def _note(self, number: int, frame: FrameType | None) -> None:
         if self.is_overdue():
-            # the other ranks wait for this one, so nothing can be saved now
-            raise Interrupted(
+            # the other ranks wait for this one, so nothing can be saved now; no data set catches this kind of error,
+            # and the session makes an Interrupted of it
+            raise KeyboardInterrupt(
                 f"{self.name}, and the data of step {self._pulse.at.step + 1} did not come within {self._grace_s:g} s"
                 f"{self._way_back()}"
             )

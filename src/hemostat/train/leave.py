@@ -23,7 +23,10 @@ def leave(session: Session, error: BaseException | None) -> None:
 
     Raises:
         HemostatError: the last checkpoint could not be written, or another rank has left.
+        Interrupted: a signal came, and data did not.
     """
+    late = Interrupted(str(error)) if isinstance(error, KeyboardInterrupt) and error.args else None
+    error = late or error
     session.updater.allow_other_steps()
     session.loader.close()
     abandoned = (
@@ -44,6 +47,8 @@ def leave(session: Session, error: BaseException | None) -> None:
         raise
     finally:
         _conclude(session, error)
+    if late is not None:
+        raise late
 
 
 def _conclude(session: Session, error: BaseException | None) -> None:

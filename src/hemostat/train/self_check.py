@@ -18,6 +18,7 @@ from hemostat.train.precision import Precision
 from hemostat.train.repeats import random_reads, reader, seeded
 from hemostat.train.rng import generators_kept
 from hemostat.train.session import Session
+from hemostat.train.undone import Buffers
 from hemostat.train.update import total_norm
 
 TOLERANCE = 1e-2
@@ -59,6 +60,9 @@ def self_check(session: Session, compute: Compute, *, random_data: bool | None =
     if random_data is None:
         random_data = bool(random_reads(session))
     source = seeded(session.loader.source) if random_data else session.loader.source
+    buffers = Buffers(dp.unwrap(session.model))
+    # a resumed rank has running statistics of its own, and one process has none of the others'
+    session.world.average_(list(dp.unwrap(session.model).buffers()))
     try:
         with generators_kept(session.world.device), _plain(session):
             repeats = not random_data or _repeats(session, source)
@@ -71,6 +75,8 @@ def self_check(session: Session, compute: Compute, *, random_data: bool | None =
             f"self-check, in evaluation mode: {error} "
             "If it is right in training, skip the check: --set train.self_check=false."
         ) from error
+    finally:
+        buffers.put_back()
     _clear(session)
     norm = total_norm(list(expected.values()))
     if norm == 0.0:
