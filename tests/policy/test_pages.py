@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib.util import find_spec
 
 import pytest
 
@@ -57,6 +58,12 @@ def run_page(text: str, folder, examples) -> subprocess.CompletedProcess[str]:
         timeout=MAX_EXAMPLE_S,
         check=False,
     )
+
+
+def needs(text: str) -> list[str]:
+    """Libraries of others that a page shows, by a comment in it: `<!-- needs: NAME NAME -->`."""
+    match = re.search(r"<!-- needs: ([\w ]+) -->", text)
+    return match[1].split() if match else []
 
 
 def commands(text: str) -> list[str]:
@@ -143,6 +150,9 @@ def test_the_examples_of_the_page_run(page_name, root, tmp_path):
     text = (root / page_name).read_text(encoding="utf-8")
     if not script_of(text):
         pytest.skip("no Python example")
+    absent = [name for name in needs(text) if find_spec(name) is None]
+    if absent:
+        pytest.skip(f"{page_name} needs {', '.join(absent)}, which the tests do not install")
     done = run_page(text, tmp_path, root / "examples")
     assert done.returncode == 0, f"{page_name} (lines as in the page):\n{done.stderr[-3000:]}"
 
@@ -182,6 +192,11 @@ def test_a_traceback_names_the_line_of_the_page(tmp_path):
     done = run_page(PAGE.replace("sys.exit", "undefined"), tmp_path, tmp_path / "absent")
     assert "line 15" in done.stderr
     assert PAGE.splitlines()[14].startswith("sys.exit")
+
+
+def test_a_page_names_the_libraries_that_it_needs():
+    assert needs("# A page\n\n<!-- needs: torch lightning -->\n") == ["torch", "lightning"]
+    assert needs(PAGE) == []
 
 
 def test_commands_are_compared_without_prompt_and_comment():

@@ -130,7 +130,7 @@ def _result_lines(record: RunRecord) -> list[str]:
 def _waited(summary: dict[str, Any]) -> str:
     parts = [("median", "median_wait_s"), ("p99", "p99_wait_s"), ("longest", "longest_wait_s")]
     times = [f"{name} {format_seconds(summary[field])}" for name, field in parts if field in summary]
-    told = f"{summary['waited']} ({', '.join(times)})"
+    told = f"{summary['waited']} ({', '.join(times)})" if times else str(summary["waited"])
     return f"{told}; {summary['eval_waited']}" if summary.get("eval_waited") else told
 
 
