@@ -3,7 +3,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo test test-slow check lint types layers setup clean bench-recipe bench-step bench-guards bench-record bench-launch bench-data bench-start bench-input-bound bench-input_bound docs
+.PHONY: demo test test-slow check lint types layers setup clean bench-recipe bench-step bench-guards bench-record bench-launch bench-data bench-start bench-input-bound bench-input_bound chaos soak docs
 
 setup: $(VENV)/.ready
 
@@ -62,6 +62,12 @@ bench-input-bound: bench-input_bound
 
 bench-input_bound: setup
 	$(BIN)/python bench/input_bound.py
+
+chaos: setup
+	$(BIN)/python tests/chaos/chaos.py
+
+soak: setup
+	$(BIN)/python tests/chaos/soak.py
 
 docs: setup
 	$(BIN)/python docs/generate.py
