@@ -85,7 +85,9 @@ def _figures(record: RunRecord, weights: Weights) -> list[str]:
             value, error = figure["value"], figure["standard_error"]
             sure = isinstance(value, int | float) and isinstance(error, int | float)
             shown = format_plus_minus(value, error).split(" ± ") if sure else [f"{value}", "not known"]
-            what = f"{weights_text(fields['checkpoint'], weights.step)}, {fields['num_samples']} samples{seen}"
+            what = (
+                f"{weights_text(fields['checkpoint'], weights.step)}, {fields['num_samples']} samples{seen}"
+            )
             rows.append(f"| {name} | {shown[0]} | {shown[1]} | {what} |")
     if not rows:
         judge = f"hemostat evaluate {record.id} --checkpoint step-{weights.step}"
