@@ -3,7 +3,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo test test-slow check lint types layers setup clean bench-recipe bench-step bench-guards bench-record bench-launch bench-data bench-start bench-input-bound bench-input_bound chaos soak docs
+.PHONY: demo test test-slow check lint types layers setup clean bench-recipe bench-step bench-guards bench-record bench-launch bench-data bench-data_costs bench-start bench-input-bound bench-input_bound chaos soak docs
 
 setup: $(VENV)/.ready
 
@@ -48,6 +48,9 @@ bench-guards: setup
 bench-data: setup
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[bench]'
 	$(BIN)/python bench/data.py
+
+bench-data_costs: setup
+	$(BIN)/python bench/data_costs.py
 
 bench-record: setup
 	$(BIN)/python bench/record.py

@@ -23,11 +23,12 @@ _HEEDED: Final = {
     "stall_s": ("threads", "processes"),
     "depth": ("threads",),
 }
-CHEAP_S: Final = 150e-6  # a hop between threads costs 40 to 50 us, so cheaper fetches stay here
+# Costs in this file: measured by bench/data_costs.py on 2026-11-30 (2 cores, other work beside it).
+CHEAP_S: Final = 150e-6  # a hop between threads cost 29 to 121 us, so cheaper fetches stay here
 CHEAP_SHARE: Final = 0.03
-DEAR_S: Final = 3e-3  # a hop between processes is worth it from here on
-GAIN: Final = 1.3  # of two threads over one; below it they hold the GIL against each other
-FORK_GAIN: Final = 1.15  # of two processes over one thread; below it there is no core for them
+DEAR_S: Final = 3e-3  # a hop between processes cost 0.8 to 1.2 ms, so it is worth it from here on
+GAIN: Final = 1.3  # of two threads over one: convention; smaller ones were within the noise of a busy machine
+FORK_GAIN: Final = 1.15  # of two processes over one thread: convention; below it there is no core for them
 _MARGIN: Final = 1.5  # readers per reader that is needed on average
 _MOST: Final = 16
 _FILE_KINDS: Final = ("h5py", "zipfile", "tarfile", "lmdb")

@@ -10,9 +10,9 @@ from hemostat.data.waits import BOUND_SHARE, JUDGED_S
 if TYPE_CHECKING:
     from hemostat.data.loader import TrainLoader
 
-CALL_S: Final = (
-    100e-6  # of one sample; below it the calls cost more than the work, a JPEG of 300 px takes 1 ms
-)
+# Of one sample; below it the calls cost more than the work: decoding a JPEG of 300 x 300 took 0.4 to 1.6 ms
+# (bench/data_costs.py, 2026-11-30).
+CALL_S: Final = 100e-6
 JITTER: Final = 2.0  # a 99th percentile beyond so many steps is a reader that stumbles, not one that is slow
 
 

@@ -22,7 +22,8 @@ from hemostat.data.waits import Waits
 from hemostat.data.windows import Feed, Window, ceil_div, share, windows
 from hemostat.errors import FieldError
 
-BLOCK_POSITIONS: Final = 4096  # the permutation costs 0.08 us a position in blocks, 3 us one by one
+# a position of the permutation cost 0.05 to 0.13 us in such blocks, 3 to 7 us by 32 (bench/data_costs.py, 2026-11-30)
+BLOCK_POSITIONS: Final = 4096
 
 
 class TrainLoader:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 import torch
@@ -18,15 +18,14 @@ from torch import Tensor
 from torch.utils.data import DataLoader
 
 from hemostat.data.content import is_table, tensor_bytes
+from hemostat.data.fetch import Source
+from hemostat.data.loader import EvalLoader
 from hemostat.data.prepared import DIGESTS, FORMAT, RECIPE
 from hemostat.data.reading import READING
 from hemostat.disk import new_folder
 from hemostat.errors import RecordError, TaskError
 from hemostat.track import fingerprint
 from hemostat.units import format_bytes
-
-if TYPE_CHECKING:
-    from hemostat.data.fetch import Source
 
 _TOGETHER: Final = 64
 _NUM_TWICE: Final = 16
@@ -171,9 +170,6 @@ class _Rows:
 
     def blocks(self) -> Iterator[list[tuple[Tensor, Tensor]]]:
         """For each leaf, the values of some samples end to end, and how many rows each sample has of them."""
-        from hemostat.data.fetch import Source
-        from hemostat.data.loader import EvalLoader
-
         if self._source.stream:
             items = islice(iter(self._source.stream), len(self))
             rows = (self.leaves(sample, index) for index, sample in enumerate(items))
