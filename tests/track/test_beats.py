@@ -64,6 +64,18 @@ def test_a_rank_that_others_have_not_waited_for_yet_does_not_hang(tmp_path):
     assert Lookout(tmp_path).look(0.0) is None
 
 
+def test_a_rank_is_named_by_a_beat_that_brings_its_stack(tmp_path):
+    lookout = Lookout(tmp_path)
+    for now_s, phase_s, stack in ((0.0, 4.5, ""), (1.0, 4.5, ""), (1.5, 5.5, "  there")):
+        write_beat(tmp_path, beat(0, "reduce", 7, int(10 * phase_s), phase_s + 1))
+        write_beat(tmp_path, beat(1, "data", 7, int(10 * phase_s), phase_s, stack=stack))
+        hang = lookout.look(now_s)
+    assert hang is not None and hang.sentence().endswith("there")
+    write_beat(tmp_path, beat(1, "data", 7, 99, 4.5))
+    lookout.look(2.0)
+    assert lookout.look(3.5) is None, "the next beat will bring it"
+
+
 def test_a_watcher_that_was_stopped_itself_blames_nobody(tmp_path):
     lookout = Lookout(tmp_path)
     write_beat(tmp_path, beat(0, "reduce", 7, 1, 6.0))

@@ -144,7 +144,8 @@ class Lookout:
             silent_s = now_s - seen_s
             hang = Hang(beat=beat, for_s=beat.phase_s + silent_s, silent=silent_s > beat.stall_s)
             stood.append(hang)
-        late = [hang for hang in stood if hang.for_s > hang.beat.stall_s]
+        # a beat that is over the limit by itself brings the stack
+        late = [hang for hang in stood if hang.silent or hang.beat.phase_s > hang.beat.stall_s]
         for hang in sorted(late, key=lambda hang: (not hang.silent, hang.beat.position)):
             if any(_waits(other, hang) for other in late):
                 return hang
