@@ -80,6 +80,7 @@ def beat_of(here, rank: int, least_step: int) -> dict:
 
 
 def test_a_stopped_rank_is_named_and_the_run_can_be_resumed(here):
+    """T106."""
     process = start("line.py:Line", "--nproc", "2")
     beat = beat_of(here, 1, 9)
     os.kill(beat["pid"], signal.SIGSTOP)

@@ -16,7 +16,10 @@ SUMMARY = {"monitor": "val_loss", "best": 0.25, "best_step": 80}
 MANIFEST = {"kind": "archive", "task": "digits.py:Digits", "torch": "2.13.0"}
 
 
-def made(tmp_path, header=HEADER, weights=Weights({}, "best", 80), **manifest):
+BEST = Weights({}, "best", 80)
+
+
+def made(tmp_path, header=HEADER, weights=BEST, **manifest):
     record = RunRecord(tmp_path / "one", {"summary": SUMMARY if header else {}})
     record.header = header
     return record, lambda: card(record, weights, MANIFEST | manifest)
@@ -52,7 +55,10 @@ def test_figures_come_with_their_errors_and_the_looks(tmp_path):
             "figures": figures,
         }
         record.add_evaluation(f"e{_}", fields)
-    assert "| test_f | 0.9722 | 0.0087 | best weights of step 80, 360 samples; test data looked at 2 times |" in text()
+    assert (
+        "| test_f | 0.9722 | 0.0087 | best weights of step 80, 360 samples; test data looked at 2 times |"
+        in text()
+    )
     assert "| test_g | nan | not known |" in text()
 
 

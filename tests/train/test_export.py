@@ -129,7 +129,9 @@ sys.exit(run(["export", "last", "out"]))
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path)
     assert done.returncode == 3 and done.stderr.count("\n") == 1, done.stderr
-    assert done.stderr.startswith("error: dir='out': cannot be written, the file-size limit is reached. Raise")
+    assert done.stderr.startswith(
+        "error: dir='out': cannot be written, the file-size limit is reached. Raise"
+    )
     assert [path.name for path in sorted(tmp_path.iterdir())] == [path.name for path in before]
 
 
