@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 for name in ("torchdata", "grain", "spdl", "pyarrow"):
     pytest.importorskip(name)
 

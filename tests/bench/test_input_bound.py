@@ -19,11 +19,11 @@ def bench():
 
 def test_the_advice_is_given_and_followed_it_removes_the_wait(bench, tmp_path):
     # one reader, so that a machine of many cores waits too
-    small = ("num_scans=128", "epochs=3", "train.workers.num=1", "train.save=false")
+    small = ("num_scans=128", "epochs=8", "train.workers.num=1", "train.save=false")
     runs, prepare_s = bench.measure(tmp_path, 1, *small)
     assert prepare_s > 0 and (tmp_path / bench.COPY / "prepared.json").is_file()
     before, after = runs["before"][0], runs["after"][0]
-    assert before["samples"] == after["samples"] == 384
+    assert before["samples"] == after["samples"] == 1024
     assert before["waited"].startswith("input-bound: ")
     assert before["feed_hint"].startswith("store the samples decoded or tokenised, `hemostat data prepare`")
     assert after["wait_share"] < before["wait_share"] / 2

@@ -102,6 +102,7 @@ def test_a_stopped_rank_is_named_and_the_run_can_be_resumed(here):
     assert "goes on at step" in err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("where", "phase"), [("data", "data"), ("loss", "forward")])
 def test_a_rank_that_sleeps_is_named_with_its_stack(here, where, phase):
     began_s = time.monotonic()
@@ -114,6 +115,7 @@ def test_a_rank_that_sleeps_is_named_with_its_stack(here, where, phase):
     assert "time.sleep(600)" in err and "line.py" in err
 
 
+@pytest.mark.slow
 def test_an_evaluation_that_is_slow_on_all_ranks_is_no_hang(here):
     process = start(
         "line.py:Line", "--nproc", "2", "--set", f"slow_eval_s={STALL_S + 1.5}", "--set", "epochs=1"

@@ -90,6 +90,7 @@ def test_a_normal_end(here, webhook, mail_server):
     assert_no_secret(here, said)
 
 
+@pytest.mark.slow
 def test_an_early_stop_is_an_end(here, webhook, mail_server):
     status, said = finish(
         start("--set", "epochs=400", "--set", "lr=0.3", "--set", "schedule=constant", "--set", "patience=2")
@@ -98,6 +99,7 @@ def test_an_early_stop_is_an_end(here, webhook, mail_server):
     assert status == 0 and title.endswith(TITLES["ended"]) and "reached its end" not in body, said
 
 
+@pytest.mark.slow
 def test_a_guard(here, webhook, mail_server):
     status, said = finish(start("--set", "poison=true", "--set", "train.max_skips=1"))
     title, body, _ = the_message(webhook, mail_server)
@@ -120,6 +122,7 @@ def test_kill_9_of_all_ranks(here, webhook, mail_server):
     assert "SIGKILL" in body and f"go on: hemostat train --resume {run.name}" in body
 
 
+@pytest.mark.slow
 def test_a_cap_and_a_budget_line_are_told_each_once(here, webhook, mail_server):
     settings = (here / "hemostat.toml").read_text()
     (here / "hemostat.toml").write_text(f"[budget]\nusd = 0.01\n{settings}")
@@ -167,6 +170,7 @@ def test_a_typing_error_is_no_news(here, webhook, mail_server):
     assert status == 2 and webhook.got == [] and mail_server.got == []
 
 
+@pytest.mark.slow
 def test_a_dead_address_is_a_note_and_nothing_more(here, webhook):
     webhook.answer = 500
     status, said = finish(start())

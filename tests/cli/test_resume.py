@@ -84,8 +84,15 @@ def weights(here, run="last"):
     return read_weights(load_run(here / ".hemostat" / "runs", run), "last").state
 
 
-@pytest.mark.parametrize("nproc", ["1", "2"])
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize(
+    ("nproc", "number"),
+    [
+        ("2", signal.SIGKILL),
+        pytest.param("1", signal.SIGKILL, marks=pytest.mark.slow),
+        pytest.param("1", signal.SIGTERM, marks=pytest.mark.slow),
+        pytest.param("2", signal.SIGTERM, marks=pytest.mark.slow),
+    ],
+)
 def test_a_stopped_run_goes_on_to_the_same_weights(here, nproc, number):
     """T053."""
     assert call("line.py:Line", "--nproc", nproc)[0] == 0
@@ -148,6 +155,7 @@ def test_another_task_and_no_task_are_refused(here):
     assert Checkpoints(load_run(here / ".hemostat" / "runs").path).last_whole()[0] is not None
 
 
+@pytest.mark.slow
 def test_on_other_ranks_the_change_is_said(here):
     process, _ = start_to_checkpoint(here, "line.py:Line", "--nproc", "2", "--set", "slow_s=0.05")
     process.send_signal(signal.SIGTERM)

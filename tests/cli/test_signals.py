@@ -17,6 +17,8 @@ import os, pathlib, time
 import torch, hemostat
 from torch.utils.data import Dataset
 
+pytestmark = pytest.mark.slow
+
 class Rows(Dataset):
     def __init__(self, num, waits_at=None):
         self.x = torch.randn(num, 3, generator=torch.Generator().manual_seed(num))

@@ -12,6 +12,8 @@ TASK = """
 import torch, hemostat
 from torch.utils.data import TensorDataset
 
+pytestmark = pytest.mark.slow
+
 class Line(hemostat.Task):
     lr: float = 0.01
     tuned_batch: int = 8
