@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from contextlib import contextmanager
 
 import pytest
 import torch
@@ -15,7 +16,6 @@ from hemostat.recipe import Base, Devices
 from hemostat.task import LossDoor, Task
 from hemostat.train import Session, TrainSettings, prepare
 from hemostat.train.loop import Trainer
-from hemostat.train.parallel import dp
 
 SETTINGS = TrainSettings(record=False, precision="fp32")
 SHARE = 12
@@ -85,13 +85,12 @@ def trained(
 ) -> dict[str, object]:
     """Two epochs of 2 full windows and a ragged one, with buckets so small that there are several."""
     num_ranks = dist.get_world_size() if dist.is_initialized() else 1
-    small_buckets()
     base = Base(optimizer="adamw", lr=0.05, tuned_batch=SHARE * num_ranks, epochs=2, clip_norm=0.7)
     devices = Devices(accumulation=accumulation)
     torch.manual_seed(3)
     mine = Plan(*plan) if plan else None
     order, steps, buckets = [], [], 0
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), small_buckets():
         warnings.simplefilter("ignore", HemostatWarning)
         model, data = Net(mine, unused=unused), make_data(30 * num_ranks - 1)
         with Session(model, None, data, base, devices, SETTINGS) as session:
@@ -122,16 +121,20 @@ def trained(
     }
 
 
-def small_buckets() -> None:
-    if getattr(dp, "_small", False):
-        return
+@contextmanager
+def small_buckets():
+    """DDP cuts the gradients into many buckets; the processes of the pool are left as they were."""
     ddp = torch.nn.parallel.DistributedDataParallel
     init = ddp.__init__
 
     def small(self, *args, **kwargs):  # type: ignore[no-untyped-def]
         init(self, *args, **kwargs, bucket_cap_mb=0.0001)
 
-    ddp.__init__, dp._small = small, True
+    ddp.__init__ = small
+    try:
+        yield
+    finally:
+        ddp.__init__ = init
 
 
 def check_equal(num_ranks: int, results: list[dict[str, object]], expected: list[dict[str, object]]) -> None:
