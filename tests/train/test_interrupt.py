@@ -27,14 +27,19 @@ def test_a_second_ctrl_c_is_an_interrupt(interrupt):
         os.kill(os.getpid(), signal.SIGINT)
 
 
-def test_the_handlers_go_back(interrupt):
-    interrupt.remove()
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+def test_the_handlers_go_back():
+    before = signal.getsignal(signal.SIGINT)
+    listening = Interrupt()
+    listening.install()
+    assert signal.getsignal(signal.SIGINT) != before
+    listening.remove()
+    assert signal.getsignal(signal.SIGINT) == before
 
 
 def test_other_threads_are_left_alone():
+    before = signal.getsignal(signal.SIGINT)
     listening = Interrupt()
     thread = threading.Thread(target=listening.install)
     thread.start()
     thread.join()
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert signal.getsignal(signal.SIGINT) == before
