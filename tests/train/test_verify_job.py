@@ -104,7 +104,8 @@ FAULTS = {
                 return 120
             def __iter__(self):
                 rank, num = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
-                yield from ((x[i], y[i]) for i in range(rank, 300, num))
+                yield x[0], y[0]  # the same on all ranks, which the start of a run looks at
+                yield from ((x[i], y[i]) for i in range(1 + rank, 300, num))
         return Mine()
 """,
     ),
@@ -202,7 +203,13 @@ def test_a_good_task_is_equal(ranks, tmp_path):
         assert (row["data"], row["lr"], row["resumed"]) == (0, 0, 0)
 
 
-@pytest.mark.parametrize("fault", FAULTS)
+# a last bit of a gradient has differed between two runs of the pool for a reason that is not known (docs/limits.md)
+UNSTEADY = {"hidden state"}
+
+
+@pytest.mark.parametrize(
+    "fault", [pytest.param(name, marks=[pytest.mark.slow] * (name in UNSTEADY)) for name in FAULTS]
+)
 def test_the_fault_is_named_and_nothing_else(ranks, tmp_path, fault):
     code, said, text = FAULTS[fault]
     _, findings, _ = verify(ranks, tmp_path, HEAD + text)
