@@ -12,12 +12,12 @@ import pytest
 
 from hemostat.track import Checkpoints, load_run
 
+pytestmark = pytest.mark.slow
+
 TASK = """
 import os, pathlib, time
 import torch, hemostat
 from torch.utils.data import Dataset
-
-pytestmark = pytest.mark.slow
 
 class Rows(Dataset):
     def __init__(self, num, waits_at=None):

@@ -8,11 +8,11 @@ import pytest
 
 from hemostat.cli.main import run as hemostat
 
+pytestmark = pytest.mark.slow
+
 TASK = """
 import torch, hemostat
 from torch.utils.data import TensorDataset
-
-pytestmark = pytest.mark.slow
 
 class Line(hemostat.Task):
     lr: float = 0.01
