@@ -96,6 +96,7 @@ class TrainLoader:
             yield first
             break
         yield from batches
+        self.source.check_length()  # here, since a thread plans the end while another still reads
 
     def close(self) -> None:
         """End the threads and processes of unfinished iterations; batches that were handed out stay valid."""
@@ -129,7 +130,6 @@ class TrainLoader:
                     start, stop = share(mine, part, parts)
                     chosen = own[start:stop] if stop > start else own[:1]
                     yield Job(chosen, epoch, stop - start, size, part == parts - 1, position)
-        self.source.check_length()
 
     def _blocks(self) -> Iterator[list[Window]]:
         """Runs of windows of one epoch, about `BLOCK_POSITIONS` samples of this rank; the first is short."""
@@ -206,7 +206,6 @@ class EvalLoader:
         bounds = [share(self.num_samples, other, num_ranks) for other in range(num_ranks)]
         self._bounds, self._mine = (bounds, rank) if rows is None else ([(rows.start, rows.stop)], 0)
         self.waits = Waits()
-        self.ships_float_images = False
         self._delivery = Delivery(self.source, 0, workers or Workers(), self.waits)
 
     def __len__(self) -> int:
@@ -214,12 +213,8 @@ class EvalLoader:
         return ceil_div(max(high - low for low, high in self._bounds), self.micro_batch)
 
     def __iter__(self) -> Iterator[MicroBatch]:
-        batches = self._delivery.batches(self._jobs())
-        for first in batches:
-            self.ships_float_images = float_images(first.data) is not None
-            yield first
-            break
-        yield from batches
+        yield from self._delivery.batches(self._jobs())
+        self.source.check_length()
 
     def close(self) -> None:
         """End the threads and processes of unfinished iterations; batches that were handed out stay valid."""
@@ -238,4 +233,3 @@ class EvalLoader:
             start, stop = low + done, min(low + done + self.micro_batch, high)
             indices = torch.arange(start, stop) if stop > start else filler
             yield Job(indices, 0, max(0, stop - start), over_all, number == len(self) - 1, position)
-        self.source.check_length()
