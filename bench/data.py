@@ -11,12 +11,8 @@ over the epochs. A peer is taken at the setting that was fastest in the median; 
 from __future__ import annotations
 
 import argparse
-import datetime
-import json
 import os
-import platform
 import statistics
-import subprocess
 import tempfile
 import time
 from importlib.metadata import version
@@ -28,8 +24,8 @@ import torch
 from data_peers.loaders import LOADERS
 from data_peers.workloads import Workload, workloads
 from hemostat.data import Feed, Source, TrainLoader
+from result_file import write_result
 
-ROOT = Path(__file__).resolve().parents[1]
 PEERS = {
     "torch_item": ("torch_0", "torch_1", "torch_2"),
     "torch_many": ("torch_many_0", "torch_many_2"),
@@ -131,29 +127,6 @@ def resume_figure() -> dict[str, Any]:
     return figure("resume_ms", statistics.median(costs_ms), "ms", note, RESUME_BAR_MS)
 
 
-def git(*words: str) -> str:
-    return subprocess.run(
-        ["git", *words], cwd=ROOT, capture_output=True, text=True, check=True
-    ).stdout.strip()
-
-
-def commit() -> str:
-    changed = git("status", "--porcelain", "--untracked-files=no", "--", "src/hemostat/data", "bench")
-    changed = "\n".join(line for line in changed.splitlines() if "bench/results" not in line)
-    return git("rev-parse", "--short=10", "HEAD") + ("-dirty" if changed else "")
-
-
-def machine(load: float) -> str:
-    cpuinfo = Path("/proc/cpuinfo")
-    lines = cpuinfo.read_text().splitlines() if cpuinfo.exists() else []
-    models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    packages = ", ".join(f"{name} {version(name)}" for name in ("torchdata", "grain", "spdl", "pyarrow"))
-    return (
-        f"{models[0] if models else platform.machine()}, {os.cpu_count()} cores, load {load:.1f} at the start, "
-        f"{platform.system()}, Python {platform.python_version()}, torch {torch.__version__}, {packages}"
-    )
-
-
 def main(arguments: list[str] | None = None) -> list[dict[str, Any]]:
     """Measure, print, and write the file unless --quick."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -166,14 +139,8 @@ def main(arguments: list[str] | None = None) -> list[dict[str, Any]]:
         rows = figures(measure(works, 1 if quick else 3, 0.05 if quick else 1.0))
     rows.append(resume_figure())
     if not quick:
-        record = {
-            "date": datetime.date.today().isoformat(),
-            "commit": commit(),
-            "machine": machine(load),
-            "figures": rows,
-        }
-        target = ROOT / "bench" / "results" / "data.json"
-        target.write_text(json.dumps(record, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+        peers = [f"{name} {version(name)}" for name in ("torchdata", "grain", "spdl", "pyarrow")]
+        write_result("data", rows, f"load {load:.1f} at the start", *peers)
     for row in rows:
         verdict = {True: "meets", False: "MISSES", None: ""}[row["meets"]]
         bar = "" if row["bar"] is None else f"bar {row['bar']}"

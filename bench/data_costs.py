@@ -20,7 +20,7 @@ import torch
 from PIL import Image
 
 from hemostat.data import EvalLoader, Order, Workers
-from start import write_result
+from result_file import write_result
 
 NUM_BATCHES = 200
 JPEG_PIXELS = 300

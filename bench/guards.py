@@ -21,7 +21,8 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from step import GPT_BAR, check_same_work, figure, over_bare, spread, write_results
+from result_file import write_result
+from step import GPT_BAR, check_same_work, figure, over_bare, spread
 from step_peers import bare_ddp, with_hemostat
 from step_peers.workload import Times
 from step_peers.workloads import gpt
@@ -90,7 +91,7 @@ def main(arguments: list[str] | None = None) -> list[dict[str, Any]]:
         return []
     rows = figures(measure(options.quick))
     if not options.quick:
-        write_results("guards", rows)
+        write_result("guards", rows)
     for row in rows:
         print(f"{row['name']:<20} {row['value']:>8} {row['unit']:<6} {row['bar'] or '':<6} {row['note']}")
     return rows

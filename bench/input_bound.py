@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from start import ROOT, write_result
+from result_file import ROOT, write_result
 
 NUM_ROUNDS = 5
 BOUND_SHARE = 10.0  # percent; above it a run is input-bound

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from hemostat.track import Recorder, collect_provenance, control, create_run, list_runs, update_run
-from start import ROOT, write_result
+from result_file import ROOT, write_result
 
 NUM_SCALARS = 10_000
 NUM_RUNS = 5_000

@@ -6,18 +6,14 @@ The values are whole wall times, interpreter start included; `python -c pass` st
 
 from __future__ import annotations
 
-import datetime
-import json
-import os
-import platform
 import statistics
 import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
-ROOT = Path(__file__).resolve().parents[1]
+from result_file import ROOT, write_result
+
 NUM_ROUNDS = 20
 HEAVY = ("torch", "numpy", "typer")
 SCRIPT = str(Path(sys.executable).with_name("hemostat"))
@@ -84,41 +80,6 @@ def figures(times_ms: dict[str, list[float]]) -> list[dict[str, object]]:
         }
     )
     return rows
-
-
-def machine() -> str:
-    cpuinfo = Path("/proc/cpuinfo")
-    lines = cpuinfo.read_text().splitlines() if cpuinfo.exists() else []
-    models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    model = models[0] if models else platform.machine()
-    return f"{model}, {os.cpu_count()} cores, {platform.system()}, Python {platform.python_version()}"
-
-
-def commit() -> str:
-    def git(*words: str) -> str:
-        return subprocess.run(
-            ["git", *words], cwd=ROOT, capture_output=True, text=True, check=True
-        ).stdout.strip()
-
-    dirty = (
-        "-dirty"
-        if git("status", "--porcelain", "--untracked-files=no", "--", "src", "bench/start.py")
-        else ""
-    )
-    return git("rev-parse", "--short=10", "HEAD") + dirty
-
-
-def write_result(name: str, rows: list[dict[str, Any]]) -> None:
-    """Write bench/results/NAME.json: date, commit and machine beside the figures."""
-    record = {
-        "date": datetime.date.today().isoformat(),
-        "commit": commit(),
-        "machine": machine(),
-        "figures": rows,
-    }
-    target = ROOT / "bench" / "results" / f"{name}.json"
-    target.parent.mkdir(exist_ok=True)
-    target.write_text(json.dumps(record, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 def main() -> None:

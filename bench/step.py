@@ -10,14 +10,9 @@ non-finite numbers, AdamW, warm-up schedule, record the loss. `step_peers/` has 
 from __future__ import annotations
 
 import argparse
-import datetime
 import gc
 import importlib
-import json
-import os
-import platform
 import statistics
-import subprocess
 import tempfile
 from collections.abc import Iterable
 from importlib.metadata import version
@@ -26,10 +21,10 @@ from typing import Any
 
 import torch
 
+from result_file import write_result
 from step_peers.workload import Times, Workload
 from step_peers.workloads import gpt, mlp
 
-ROOT = Path(__file__).resolve().parents[1]
 LOOPS = {
     "bare": "step_peers.bare_loop",
     "hemostat": "step_peers.with_hemostat",
@@ -159,29 +154,6 @@ def label(name: str) -> str:
     return f"{package} {version(package)}"
 
 
-def git(*words: str) -> str:
-    return subprocess.run(
-        ["git", *words], cwd=ROOT, capture_output=True, text=True, check=True
-    ).stdout.strip()
-
-
-def commit() -> str:
-    changed = git("status", "--porcelain", "--untracked-files=no", "--", "src", "bench", "examples")
-    changed = "\n".join(line for line in changed.splitlines() if "bench/results" not in line)
-    return git("rev-parse", "--short=10", "HEAD") + ("-dirty" if changed else "")
-
-
-def machine() -> str:
-    cpuinfo = Path("/proc/cpuinfo")
-    lines = cpuinfo.read_text().splitlines() if cpuinfo.exists() else []
-    models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    model = models[0] if models else platform.machine()
-    return (
-        f"{model}, {os.cpu_count()} cores, {platform.system()}, Python {platform.python_version()}, "
-        f"torch {torch.__version__}"
-    )
-
-
 def main(arguments: list[str] | None = None) -> list[dict[str, Any]]:
     """Measure, print, and write the file unless --quick."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -199,25 +171,12 @@ def main(arguments: list[str] | None = None) -> list[dict[str, Any]]:
         rows = mlp_figures(measure(mlp(500, 100), names, 25)) + gpt_figures(measure(gpt(16, 2), names, 7))
     set_bars(rows)
     if not options.quick and not options.loops:
-        write_results("step", rows)
+        write_result("step", rows)
     for row in rows:
         verdict = {True: "meets", False: "MISSES", None: ""}[row["meets"]]
         bar = "" if row["bar"] is None else f"bar {row['bar']}"
         print(f"{row['name']:<28} {row['value']:>9} {row['unit']:<6} {bar:<9} {verdict:<7} {row['note']}")
     return rows
-
-
-def write_results(name: str, rows: list[dict[str, Any]]) -> None:
-    """Leave the figures of a benchmark in bench/results."""
-    record = {
-        "date": datetime.date.today().isoformat(),
-        "commit": commit(),
-        "machine": machine(),
-        "figures": rows,
-    }
-    target = ROOT / "bench" / "results" / f"{name}.json"
-    target.parent.mkdir(exist_ok=True)
-    target.write_text(json.dumps(record, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
