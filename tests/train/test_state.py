@@ -7,8 +7,8 @@ import torch
 
 from hemostat.data import Feed
 from hemostat.errors import RecordError
+from hemostat.train.checkpoint import Shape
 from hemostat.train.state import check_names, fit_to_batch
-from hemostat.train.tensor_files import Shape
 
 
 def shared(**changes):

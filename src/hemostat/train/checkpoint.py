@@ -16,12 +16,19 @@ import torch
 from hemostat.errors import RecordError
 from hemostat.track import Checkpoints
 from hemostat.train.process import World
-from hemostat.train.tensor_files import files_of_rank, write_tensors
 from hemostat.train.together import together
 
 # below this a copy of the tensors and a hop to a thread cost more than the disk does (measured, docs/log.md)
 BACKGROUND_BYTES = 16 * 1024**2
 SHARED_FILE = "state.json"
+MODEL = "model/"  # what the names of a model's tensors begin with
+
+
+class Shape(NamedTuple):
+    """Size and dtype of a tensor on disk."""
+
+    size: torch.Size
+    dtype: torch.dtype
 
 
 class State(NamedTuple):
@@ -112,6 +119,8 @@ class Saver:
         self.longest_s = max(self.longest_s, time.perf_counter() - start_s)
 
     def _write_own(self, state: State, half: Path) -> dict[str, Any]:
+        from hemostat.train.tensor_files import files_of_rank, write_tensors
+
         rank = self._world.rank
         write_tensors(state.tensors, half, self._world.group)
         texts = {own_file(rank): state.own} | ({SHARED_FILE: state.shared} if rank == 0 else {})

@@ -13,11 +13,10 @@ from hemostat.config import to_plain
 from hemostat.data import Order
 from hemostat.errors import RecordError, TaskError
 from hemostat.findings import Finding
-from hemostat.train.checkpoint import State
+from hemostat.train.checkpoint import MODEL, Shape, State
 from hemostat.train.optimizer_state import PREFIX, join_state, param_names, split_state
 from hemostat.train.parallel import dp
 from hemostat.train.rng import rng_state, set_rng_state
-from hemostat.train.tensor_files import MODEL, Shape, read_tensors, tensor_shapes
 from hemostat.train.update import Step
 
 if TYPE_CHECKING:
@@ -119,6 +118,8 @@ def put_back(session: Session, folder: Path, shared: dict[str, Any], own: dict[s
     Raises:
         RecordError: the tensors do not fit the model or the optimizer.
     """
+    from hemostat.train.tensor_files import tensor_shapes
+
     shapes = tensor_shapes(folder)
     _put_back_model(session, folder, shapes, same_ranks=own is not None)
     _put_back_optimizer(session, folder, shapes, shared["optimizer"])
@@ -145,6 +146,8 @@ def put_back(session: Session, folder: Path, shared: dict[str, Any], own: dict[s
 
 
 def _put_back_model(session: Session, folder: Path, shapes: dict[str, Shape], same_ranks: bool) -> None:
+    from hemostat.train.tensor_files import read_tensors
+
     model = dp.unwrap(session.model)
     state = model_tensors(model)
     check_names(state, shapes)
@@ -191,6 +194,8 @@ def _few(names: list[str]) -> str:
 def _put_back_optimizer(
     session: Session, folder: Path, shapes: dict[str, Shape], tree: dict[str, Any]
 ) -> None:
+    from hemostat.train.tensor_files import read_tensors
+
     model, optimizer = dp.unwrap(session.model), session.updater.optimizer
     names = param_names(model, optimizer)
     params = dict(zip(names, session.updater.params, strict=True))

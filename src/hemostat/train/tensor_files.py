@@ -1,4 +1,7 @@
-"""Tensors of a checkpoint on disk, through torch.distributed.checkpoint; reading never unpickles what is foreign."""
+"""Tensors of a checkpoint on disk, through torch.distributed.checkpoint; reading never unpickles what is foreign.
+
+Import it inside functions: that part of torch brings sympy and takes a quarter of the start of a rank.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import pickle
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -17,9 +20,9 @@ from torch.distributed.checkpoint.state_dict_loader import load
 from torch.distributed.checkpoint.state_dict_saver import save
 
 from hemostat.errors import RecordError
+from hemostat.train.checkpoint import Shape
 
 METADATA = ".metadata"
-MODEL = "model/"  # what the names of a model's tensors begin with
 # torch's index of a checkpoint is a pickle; these are all the names that one of plain tensors needs
 _DCP = "torch.distributed.checkpoint.metadata"
 _ALLOWED = {
@@ -38,13 +41,6 @@ _ALLOWED = {
     ("pathlib._local", "PosixPath"),
 }
 warnings.filterwarnings("ignore", message="torch.distributed is disabled, unavailable or uninitialized")
-
-
-class Shape(NamedTuple):
-    """Size and dtype of a tensor on disk."""
-
-    size: torch.Size
-    dtype: torch.dtype
 
 
 def write_tensors(tensors: Mapping[str, torch.Tensor], folder: Path, group: dist.ProcessGroup | None) -> None:

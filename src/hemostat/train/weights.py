@@ -10,8 +10,8 @@ from torch import Tensor, nn
 
 from hemostat.errors import FieldError, RecordError, TaskError, UnknownNameError, UsageError
 from hemostat.track import Checkpoints, RunRecord
+from hemostat.train.checkpoint import MODEL
 from hemostat.train.recorded_task import is_own_loop
-from hemostat.train.tensor_files import MODEL, read_tensors, tensor_shapes
 
 CHECKPOINTS = ("best", "last")
 _STEP = "step-"
@@ -69,6 +69,8 @@ def read_weights(record: RunRecord, name: str | int | None = None) -> Weights:
         UsageError: there are no such weights.
         RecordError: the file is not whole.
     """
+    from hemostat.train.tensor_files import read_tensors, tensor_shapes
+
     checkpoints = Checkpoints(record.path)
     chosen, path = _chosen(record, checkpoints, checkpoint_name(name))
     trouble = checkpoints.trouble(path)
