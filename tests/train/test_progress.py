@@ -25,6 +25,14 @@ def test_plain_lines_where_there_is_no_terminal(capsys, monkeypatch):
     assert "\x1b" not in said
 
 
+def test_the_speed_of_a_resumed_run_is_that_of_this_attempt(capsys, monkeypatch):
+    monkeypatch.setattr(module, "LINE_EVERY_S", 0.0)
+    clock = iter([0.0, 10.0])
+    monkeypatch.setattr(module.time, "perf_counter", lambda: next(clock))
+    Progress(1000, None, visible=True, start_samples=400).update(STEP)
+    assert "10 samples/s  50.0 s left" in capsys.readouterr().err
+
+
 def test_lines_are_rare(capsys):
     progress = Progress(1000, None, visible=True)
     for _ in range(100):

@@ -33,6 +33,7 @@ class Spending:
     Attributes:
         caps: of the run.
         best_s: what had been spent at the best point; None before one.
+        trained_before_s: training time of the attempts before a resume.
         num_val_samples: size of an evaluation, for a guess before the first one.
     """
 
@@ -41,15 +42,26 @@ class Spending:
         self.caps = arithmetic.Caps.read(settings.max_hours, settings.max_usd, session.usd_per_hour)
         self.best_s: float | None = None
         self.num_val_samples = 0
+        self.trained_before_s = 0.0
         self._session = session
         self._before = dict.fromkeys(PARTS, 0.0)
         self._evaluations = [0.0, 0.0]  # all together, and the longest
         self._steps: deque[float] = deque(maxlen=STEPS)
         self._looked_s: float | None = None
         self._made_s = time.perf_counter()
+        self._began_s: float | None = None
         self._unseen_s = since_launch()
         if math.isfinite(self.caps.limit_s) and session.world.rank == 0:
             session.control.askers.append(self._ask)
+
+    def begin(self) -> None:
+        """The first step follows."""
+        self._began_s = time.perf_counter()
+
+    def trained_s(self) -> float:
+        """Seconds from the first step to now, evaluations included, of all attempts."""
+        now_s = time.perf_counter()
+        return self.trained_before_s + (now_s - (self._began_s or now_s))
 
     @contextlib.contextmanager
     def evaluating(self) -> Iterator[None]:
@@ -61,11 +73,11 @@ class Spending:
 
     def total_s(self) -> float:
         """Seconds spent by all attempts, start-up included."""
-        before_s = self._session.spent_before_s + self._before["start"]
+        before_s = self.trained_before_s + self._before["start"]
         return before_s + self._unseen_s + time.perf_counter() - self._made_s
 
     def _start_s(self) -> float:
-        return self._unseen_s + max(0.0, self._session.started_s - self._made_s)
+        return self._unseen_s + (self._began_s or time.perf_counter()) - self._made_s
 
     def _saving_s(self) -> float:
         return self._session.saver.blocked_s if self._session.saver else 0.0
@@ -90,7 +102,9 @@ class Spending:
         session = self._session
         now_s, recipe = self.total_s(), session.recipe
         looked_s = time.perf_counter() - self._saving_s() - self._evaluations[0]
-        self._steps.append(looked_s - (session.started_s if self._looked_s is None else self._looked_s))
+        self._steps.append(
+            looked_s - ((self._began_s or looked_s) if self._looked_s is None else self._looked_s)
+        )
         self._looked_s = looked_s
         number = (session.last.number if session.last else 0) + 1
         is_last = samples >= recipe.total_samples

@@ -61,15 +61,22 @@ class Saver:
     Attributes:
         blocked_s: how long training has stood still for it.
         longest_s: what the longest checkpoint has taken, in the background or not.
+        saved: (step, judged step) of the latest one.
     """
 
     def __init__(self, world: World, run_dir: Path, keep: int) -> None:
         self.blocked_s = self.longest_s = 0.0
+        self.saved = (0, 0)
         self._world = world.beside()
         self._checkpoints = Checkpoints(run_dir)
         self._keep = keep
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="checkpoint")
         self._pending: Future[None] | None = None
+
+    @classmethod
+    def open(cls, world: World, run_dir: Path | None, keep: int) -> Saver | None:
+        """A saver where there is a run directory."""
+        return None if run_dir is None else cls(world, run_dir, keep)
 
     def save(self, state: State, *, best: bool) -> None:
         """Save a state; a large one is copied and written while training goes on.

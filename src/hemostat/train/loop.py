@@ -112,7 +112,8 @@ class Trainer:
         """
         session = self.session
         visible = session.world.rank == 0
-        progress = Progress(session.recipe.total_samples, session.usd_per_hour, visible)
+        begun = session.last.samples if session.last else 0
+        progress = Progress(session.recipe.total_samples, session.usd_per_hour, visible, begun)
         for finding in session.recipe.findings:
             if finding.severity > Severity.INFO:
                 progress.say(f"note {finding.code}: {finding.message} {finding.fix}".rstrip())

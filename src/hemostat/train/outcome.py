@@ -107,7 +107,7 @@ class Outcome(msgspec.Struct, kw_only=True):
             self.reason = str(error) or type(error).__name__
             self.status = "stopped" if session.stop else "failed"
         self.skipped_steps = session.skipped_steps
-        self.train_s = session.elapsed_s()
+        self.train_s = session.spending.trained_s()
         self.count_waits(session.loader)
         self.eval_wait_s = session.eval_feeds.wait_s
         self.eval_waited = session.eval_feeds.verdict(self.train_s)

@@ -28,9 +28,13 @@ class Progress:
         total_samples: length of the run.
         usd_per_hour: price of all devices, None where it is not known.
         visible: False shows nothing.
+        start_samples: where this attempt begins; those before it say nothing of its speed.
     """
 
-    def __init__(self, total_samples: int, usd_per_hour: float | None, visible: bool) -> None:
+    def __init__(
+        self, total_samples: int, usd_per_hour: float | None, visible: bool, start_samples: int = 0
+    ) -> None:
+        self._start_samples = start_samples
         self._total_samples = total_samples
         self._usd_per_hour = usd_per_hour
         self._visible = visible
@@ -74,7 +78,7 @@ class Progress:
             print(f"{share:4.0%}  {text}", file=sys.stderr, flush=True)
 
     def _line(self, step: Step, elapsed_s: float) -> str:
-        rate = step.samples / elapsed_s if elapsed_s > 0 else 0.0
+        rate = (step.samples - self._start_samples) / elapsed_s if elapsed_s > 0 else 0.0
         left_s = (self._total_samples - step.samples) / rate if rate else 0.0
         parts = [
             f"step {step.number}",

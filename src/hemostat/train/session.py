@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -76,7 +75,6 @@ class Session:
         stop: why the run is to end early, else None.
         eval_feeds: how it reads what it is judged on.
         judged_step: where the monitored metric was judged last.
-        spent_before_s: training time of the attempts before a resume.
         attempts: each resume with its time and checkpoint.
         batch: what was handed out and awaits its `backward`, else None.
         at_window_end: the latest `backward` completed a step.
@@ -135,23 +133,23 @@ class Session:
         self.control = ControlVote(self.world, run_dir, *timing)
         self.pulse = self.world.pulse
         self.heartbeat = Heartbeat(self.world, run_dir, self.settings.stall_s)
-        self.saver: Saver | None = None
-        if self.saves and self.record.path is not None:
-            self.saver = Saver(self.world, self.record.path, self.settings.keep)
+        self.saver = Saver.open(self.world, run_dir if self.settings.save else None, self.settings.keep)
         # ranks draw dropout apart; the order of the data does not depend on this
         seed_everything(self.settings.seed + 1 + self.world.rank)
         self.last: Step | None = None
         self.applied_steps = self.skipped_steps = 0
         self.skips = Skips(self.world, self.source, self.settings.max_skips)
-        self.judged_step, self.spent_before_s = 0, 0.0
+        self.judged_step = 0
         self.attempts: list[dict[str, Any]] = []
         self.stop: Stop | None = None
-        self.at_window_end = self._save_is_due = False
-        self._saved, self.window_loss = (0, 0), WindowLoss()
+        self.at_window_end = False
+        self._save_is_due = False
+        self.window_loss = WindowLoss()
         self.batch: MicroBatch | None = None
-        self.origin, self.described_by = Path.cwd(), Task()
-        self.eval_feeds, self.spending = EvalFeeds(self), Spending(self)
-        self.started_s = time.perf_counter()
+        self.origin = Path.cwd()
+        self.described_by = Task()
+        self.eval_feeds = EvalFeeds(self)
+        self.spending = Spending(self)
         self.watch.built(self)
 
     def __enter__(self) -> Session:
@@ -191,7 +189,7 @@ class Session:
             TaskError: no `backward` on the batch before, a second loop, or a loop outside of the `with` block.
         """
         self._guard.begin()
-        self.started_s = time.perf_counter()
+        self.spending.begin()
         self.pulse.enter("data")
         for micro in self.back_off.micro_batches():
             self.batch = micro
@@ -341,7 +339,7 @@ class Session:
     @property
     def saves(self) -> bool:
         """`save` writes: the run is recorded and train.save is on."""
-        return self.settings.save and self.record.path is not None
+        return self.saver is not None
 
     def save(self, name: str = "last") -> None:
         """Write a checkpoint: weights, optimizer, position, random numbers, and all that decides how the run goes on.
@@ -357,18 +355,15 @@ class Session:
         """
         check_checkpoint(name)
         now = (self.last.number if self.last else 0, self.judged_step)
-        if self.saver is None or (now == self._saved and name == "last") or now[0] == 0:
+        if self.saver is None or (now == self.saver.saved and name == "last") or now[0] == 0:
             return
         self.pulse.enter("save")
         self.guards.compare()
         self.record.flush()
         self.saver.save(capture(self), best=name == "best")
-        self._saved, self._save_is_due = now, False
+        self.saver.saved = now
+        self._save_is_due = False
         self.control.saved()
-
-    def elapsed_s(self) -> float:
-        """Seconds that the run has trained, before a resume too."""
-        return self.spent_before_s + (time.perf_counter() - self.started_s if self.last else 0.0)
 
     def wrap(self, model: torch.nn.Module, *, find_unused: bool) -> None:
         """Wrap the model for its ranks, or again in its place: when it must look for parameters without gradient."""

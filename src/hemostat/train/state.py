@@ -96,7 +96,7 @@ def _shared(session: Session) -> dict[str, Any]:
             "num_evaluations": outcome.num_evaluations,
             "findings": to_plain(outcome.findings),
         },
-        "train_s": session.elapsed_s(),
+        "train_s": session.spending.trained_s(),
         "recipe": to_plain(session.recipe.settings()),
         "feed": to_plain(session.loader.feed),
         "num_samples": session.loader.num_samples,
@@ -136,10 +136,10 @@ def put_back(session: Session, folder: Path, shared: dict[str, Any], own: dict[s
     for name, value in msgspec.convert(shared["outcome"], _Judged).items():
         setattr(outcome, name, value)
     session.guards.restore(shared["guards"])
-    session.spent_before_s = max(
+    session.spending.trained_before_s = max(
         shared["train_s"], session.record.spent_s(shared["samples"], shared["train_s"])
     )
-    session.spending.restore(shared["spending"], session.spent_before_s - shared["train_s"])
+    session.spending.restore(shared["spending"], session.spending.trained_before_s - shared["train_s"])
     session.loader = session.new_loader(shared["samples"])
     if own is not None:
         set_rng_state(own["rng"], session.world.device)
