@@ -194,7 +194,8 @@ def layout_values(text: str) -> dict[str, Any]:
     """
     parts = [part.strip() for part in text.split(",") if part.strip()]
     names = [part.partition("=")[0].strip() for part in parts]
-    if not parts or len(set(names)) < len(names) or any("=" not in part for part in parts):
+    are_names = all(name.isidentifier() for name in names)
+    if not parts or not are_names or len(set(names)) < len(names) or any("=" not in part for part in parts):
         raise FieldError(
             "layout", text, "is not axis=number,axis=number", 'Write it like --layout "fsdp=2,tp=2".'
         )
