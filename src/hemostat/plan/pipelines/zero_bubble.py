@@ -13,7 +13,7 @@ def order(rank: int, size: Size) -> list[Action]:
     A rank further back holds fewer micro-batches under 1F1B, so it can put off as many weight parts as make it
     hold what the first rank holds.
 
-    Source: Qi et al. 2023, Zero Bubble Pipeline Parallelism (arXiv 2401.10241), section 2.2, ZB-H1.
+    Source: Qi et al. 2023, Zero Bubble Pipeline Parallelism (arXiv 2401.10241), section 2.1, ZB-H1.
 
     Examples:
         >>> print(*order(1, Size(2, 3)))
@@ -59,6 +59,6 @@ def in_flight(_rank: int, size: Size) -> int:
     What is kept between the input and the weight part is less than what the input part needs, so this bounds the
     memory from above; counted until the input part it is 1F1B's min(m, p - rank).
 
-    Source: Qi et al. 2023, arXiv 2401.10241, section 2.2 and table 2 (peak memory p M_B, as 1F1B).
+    Source: Qi et al. 2023, arXiv 2401.10241, section 2.1 and table 2 (peak memory p M_B, as 1F1B).
     """
     return min(size.num_micro_batches, size.num_ranks)
