@@ -50,9 +50,9 @@ def shard(model: nn.Module, blocks: Sequence[nn.Module], mesh: DeviceMesh, *, re
 def replicate(model: nn.Module, blocks: Sequence[nn.Module], mesh: DeviceMesh) -> None:
     """Average gradients over the copies of a model that DDP cannot wrap: one with tensor-parallel parts, or a stage.
 
-    It is `shard` over one rank. Of what torch 2.13 offers, DDP fails on DTensors; `_composable.replicate` turns them
-    into plain tensors, so that norm and checkpoint no longer see what is sharded; `replicate_with_fsdp` is this, but
-    keeps a second copy of all parameters from forward to backward, where this one has a copy of one block at a time.
+    It is `shard` over one rank. Of what torch 2.13 has beside it, DDP fails on DTensors; `_composable.replicate` takes
+    them out of `parameters()`; `_composable.replicate_with_fsdp` is the same mechanism, but keeps a second copy of
+    all parameters from forward to backward, where this keeps one of the root's and of one block at a time (measured).
 
     Args:
         model: as for `shard`.

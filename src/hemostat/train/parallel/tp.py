@@ -5,7 +5,7 @@ from __future__ import annotations
 import types
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 
 import torch
 import torch.distributed as dist
@@ -22,7 +22,7 @@ from torch.distributed.tensor.parallel import (
 from torch.distributed.tensor.parallel import loss_parallel as torch_loss_parallel
 from torch.utils import _pytree as pytree
 
-from hemostat.train.parallel.tp_plan import Planned, head_counts, planned
+from hemostat.train.parallel.tp_plan import Planned, features, head_counts, is_conv1d, planned
 
 POSITIONS: Final = 1  # dim of (batch, positions, width) that sequence parallelism cuts
 
@@ -92,7 +92,10 @@ def parallelize(
         style = _style(word, between, loss_parallel)
         if style is not None:
             module = model.get_submodule(name)
-            parallelize_module(module, mesh, style, src_data_rank=None)
+            if is_conv1d(module):
+                _share_conv1d(module, mesh, style)
+            else:
+                parallelize_module(module, mesh, style, src_data_rank=None)
     for name in found.named("vocab_in"):
         _look_up_own_rows(model.get_submodule(name), mesh, between)
     _tie_again(model, ties)
@@ -132,6 +135,27 @@ def _style(word: str, between: Placement, loss_parallel: bool) -> Any:
             return None
 
 
+def _share_conv1d(module: nn.Module, mesh: DeviceMesh, style: ColwiseParallel | RowwiseParallel) -> None:
+    """What a style does to a linear layer, for one whose weight is (inputs, outputs)."""
+    colwise = isinstance(style, ColwiseParallel)
+    placed = {"weight": Shard(1 if colwise else 0), "bias": Shard(0) if colwise else Replicate()}
+
+    def enter(_: nn.Module, args: Any) -> Any:
+        if isinstance(args[0], DTensor):
+            return args
+        return (DTensor.from_local(args[0], mesh, [Replicate() if colwise else Shard(-1)]), *args[1:])
+
+    def leave(_module: nn.Module, _args: Any, output: DTensor) -> Tensor:
+        placed_output = output.redistribute(placements=style.output_layouts)
+        return placed_output.to_local() if style.use_local_output else placed_output
+
+    for name, param in list(module.named_parameters(recurse=False)):
+        cut = distribute_tensor(param.detach(), mesh, [placed[name]], src_data_rank=None)
+        module.register_parameter(name, nn.Parameter(cut))
+    module.register_forward_pre_hook(enter)
+    module.register_forward_hook(leave)
+
+
 def _gather_whole(model: nn.Module, found: Planned, mesh: DeviceMesh) -> None:
     """Matrices that read the positions get all of them: gathered once for those of one parent."""
     inside = {name for parent in found.gathers for name in found.words if name.rpartition(".")[0] == parent}
@@ -169,7 +193,7 @@ def _enter_and_leave(model: nn.Module, found: Planned, mesh: DeviceMesh, *, keep
 
 def _width(model: nn.Module, found: Planned) -> int:
     name = next(iter([*found.named("colwise"), *found.named("vocab_out")]))
-    return int(model.get_submodule(name).in_features)  # type: ignore[arg-type]
+    return features(model.get_submodule(name))[0]
 
 
 def _ties(model: nn.Module) -> list[list[str]]:
@@ -203,8 +227,7 @@ def _look_up_own_rows(module: nn.Module, mesh: DeviceMesh, between: Placement) -
 
     Source: VocabParallelEmbedding of Megatron-LM (arXiv 1909.08053, section 3).
     """
-    weight = module.weight
-    assert isinstance(weight, Tensor)  # noqa: S101
+    weight = module.get_parameter("weight")
     table = distribute_tensor(weight.detach(), mesh, [Shard(0)], src_data_rank=None)
     module.register_parameter("weight", nn.Parameter(table, requires_grad=weight.requires_grad))
     rows = -(-weight.size(0) // mesh.size())  # the last ranks may have fewer
@@ -248,9 +271,8 @@ def whole(tree: Any) -> Any:
     return pytree.tree_map_only(DTensor, lambda tensor: _whole_on_mesh(tensor).to_local(), tree)
 
 
-def _local(tensor: Tensor | None) -> Tensor:
-    assert isinstance(tensor, DTensor)  # noqa: S101
-    return tensor.to_local()
+def _local(tensor: Any) -> Tensor:
+    return cast(DTensor, tensor).to_local()
 
 
 def complete_grads(params: Sequence[Tensor]) -> None:

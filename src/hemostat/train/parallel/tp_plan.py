@@ -92,9 +92,30 @@ def _matches(name: str, pattern: str) -> bool:
     return len(parts) == len(wanted) and all(map(fnmatchcase, parts, wanted))
 
 
+def features(module: nn.Module) -> tuple[int, int]:
+    """Inputs and outputs of a linear layer, or of the transposed one that GPT-2 is made of.
+
+    Examples:
+        >>> features(nn.Linear(2, 3))
+        (2, 3)
+    """
+    names = ("nx", "nf") if is_conv1d(module) else ("in_features", "out_features")
+    inputs, outputs = (int(str(getattr(module, name))) for name in names)
+    return inputs, outputs
+
+
+def is_conv1d(module: nn.Module) -> bool:
+    """A `Conv1D` of transformers: a linear layer whose weight is (inputs, outputs)."""
+    return type(module).__name__ == "Conv1D" and type(module).__module__.startswith("transformers.")
+
+
 def _check_kind(name: str, module: nn.Module, word: str) -> None:
+    if word in ("sequence", "heads"):
+        return
     wanted: type[nn.Module] = nn.Embedding if word == "vocab_in" else nn.Linear
-    if word in ("sequence", "heads") or (isinstance(module, wanted) and not _has_options(module)):
+    if isinstance(module, wanted) and not _has_options(module):
+        return
+    if word in ("colwise", "rowwise") and is_conv1d(module):
         return
     raise FieldError(
         f"tensor_plan.{name}",
@@ -110,13 +131,14 @@ def _has_options(module: nn.Module) -> bool:
 
 
 def _check_divides(name: str, module: nn.Module, word: str, size: int) -> None:
-    features = int(getattr(module, "out_features" if word == "colwise" else "in_features"))
-    if features % size:
+    inputs, outputs = features(module)
+    number = outputs if word == "colwise" else inputs
+    if number % size:
         raise FieldError(
             "layout.tp",
             size,
-            f"does not divide the {features} {'outputs' if word == 'colwise' else 'inputs'} of {name}",
-            f"Give a tp that divides {features}.",
+            f"does not divide the {number} {'outputs' if word == 'colwise' else 'inputs'} of {name}",
+            f"Give a tp that divides {number}.",
         )
 
 
@@ -147,14 +169,16 @@ def _check_heads(name: str, module: nn.Module, size: int) -> bool:
 def _check_not_fused(name: str, parent: nn.Module, words: Mapping[str, str]) -> None:
     """A matrix that makes query, key and value at once, cut in equal parts, would give each rank the wrong heads."""
     children = {f"{name}.{child}" if name else child: module for child, module in parent.named_children()}
-    linears = {full: module for full, module in children.items() if isinstance(module, nn.Linear)}
-    rows = [module.in_features for full, module in linears.items() if words.get(full) == "rowwise"]
-    for full, module in linears.items():
-        if words.get(full) == "colwise" and rows and all(row % module.out_features for row in rows):
+    rows = [features(module)[0] for full, module in children.items() if words.get(full) == "rowwise"]
+    for full, module in children.items():
+        if words.get(full) != "colwise":
+            continue
+        outputs = features(module)[1]
+        if rows and all(row % outputs for row in rows):
             raise FieldError(
                 f"tensor_plan.{full}",
                 "colwise",
-                f"has {module.out_features} outputs, and no rowwise matrix beside it takes so many or a multiple: "
+                f"has {outputs} outputs, and no rowwise matrix beside it takes so many or a multiple: "
                 "it seems to be several matrices in one, which cannot be cut in equal parts",
                 "Leave it out of the plan, or write the matrices apart.",
             )
