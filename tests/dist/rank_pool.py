@@ -65,7 +65,8 @@ class Pool:
         while waiting:
             ready = wait(list(waiting.values()), JOB_TIMEOUT_S)
             if not ready:
-                raise TimeoutError(f"ranks {sorted(waiting)} did not answer within {JOB_TIMEOUT_S} s")
+                said = "\n".join(f"rank {rank}:\n{text}" for rank, (ok, text) in answers.items() if not ok)
+                raise TimeoutError(f"ranks {sorted(waiting)} did not answer within {JOB_TIMEOUT_S} s\n{said}")
             for rank in [rank for rank, link in waiting.items() if link in ready]:
                 answers[rank] = waiting.pop(rank).recv()
         failed = [f"rank {rank}:\n{text}" for rank, (ok, text) in sorted(answers.items()) if not ok]

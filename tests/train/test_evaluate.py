@@ -6,14 +6,19 @@ from torch.utils.data import TensorDataset
 
 from hemostat.data import EvalLoader
 from hemostat.errors import TaskError
+from hemostat.plan import Layout
 from hemostat.train.evaluate import evaluate
+from hemostat.train.parallel.mesh import Mesh
 from hemostat.train.process import World
 
 
 def judge(measure, micro_batch=3, model=None):
     data = TensorDataset(torch.arange(7.0))
     return evaluate(
-        model or torch.nn.Identity(), EvalLoader(data, micro_batch=micro_batch), measure, World()
+        model or torch.nn.Identity(),
+        EvalLoader(data, micro_batch=micro_batch),
+        measure,
+        Mesh(Layout(), World()),
     ).means
 
 
@@ -71,7 +76,7 @@ def test_the_standard_error_is_that_of_the_batches():
     """0..6 one by one: the deviation of seven numbers over the root of seven."""
     data = TensorDataset(torch.arange(7.0))
     measure = lambda model, batch: {"mean": (batch[0].sum(), len(batch[0]))}  # noqa: E731
-    found = evaluate(torch.nn.Identity(), EvalLoader(data, micro_batch=1), measure, World())
+    found = evaluate(torch.nn.Identity(), EvalLoader(data, micro_batch=1), measure, Mesh(Layout(), World()))
     assert found.errors["mean"] == pytest.approx(float(torch.arange(7.0).std()) / math.sqrt(7))
-    few = evaluate(torch.nn.Identity(), EvalLoader(data, micro_batch=2), measure, World())
+    few = evaluate(torch.nn.Identity(), EvalLoader(data, micro_batch=2), measure, Mesh(Layout(), World()))
     assert few.errors == {}  # four batches say too little

@@ -1,14 +1,16 @@
 import pytest
 
 from hemostat.errors import FieldError, UnknownNameError
+from hemostat.plan import Layout
 from hemostat.recipe import Base, Devices
+from hemostat.train.parallel.mesh import Mesh
 from hemostat.train.process import World
 from hemostat.train.resolve import find_price, new_stopper, optimizer_settings, resolve_recipe
 from hemostat.train.settings import TrainSettings
 
 
 def resolved(base: Base, **batch: int):
-    return resolve_recipe(base, Devices(**batch), 1000, World())
+    return resolve_recipe(base, Devices(**batch), 1000, Mesh(Layout(), World()))
 
 
 def test_the_data_give_the_length():
@@ -17,13 +19,17 @@ def test_the_data_give_the_length():
 
 
 def test_the_world_gives_the_ranks():
-    recipe = resolve_recipe(Base(lr=0.1, tuned_batch=100), Devices(), 1000, World(num_ranks=4))
+    recipe = resolve_recipe(
+        Base(lr=0.1, tuned_batch=100), Devices(), 1000, Mesh(Layout(), World(num_ranks=4))
+    )
     assert (recipe.num_ranks, recipe.micro_batch) == (4, 25)
 
 
 def test_a_recipe_for_other_ranks_is_refused():
     with pytest.raises(FieldError, match="num_ranks=8: this job has 4 processes"):
-        resolve_recipe(Base(lr=0.1, tuned_batch=100), Devices(num_ranks=8), 1000, World(num_ranks=4))
+        resolve_recipe(
+            Base(lr=0.1, tuned_batch=100), Devices(num_ranks=8), 1000, Mesh(Layout(), World(num_ranks=4))
+        )
 
 
 def test_a_size_that_the_data_do_not_have_is_refused():

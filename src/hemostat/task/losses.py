@@ -99,6 +99,36 @@ class LossDoor:
             raise TaskError(_about_failure(self._name, error)) from error
         if self.kind == "step":
             return self._from_step(result, batch)
+        return self._from_pair(result, output, target)
+
+    def split(self, batch: Any) -> tuple[tuple[Any, ...], Mapping[str, Any], Any]:
+        """Positional inputs, keyword inputs and target, for a model that is called elsewhere.
+
+        Raises:
+            TaskError: the user's code raised.
+        """
+        try:
+            return self.task.split(batch)
+        except _NOT_THE_TASKS:
+            raise
+        except Exception as error:
+            raise TaskError(_about_failure(f"{type(self.task).__name__}.split", error)) from error
+
+    def of_output(self, output: Any, target: Any) -> Loss:
+        """Loss of what the model has returned; only for a task with `loss`.
+
+        Raises:
+            TaskError: the user's code raised, or returned what is no loss.
+        """
+        try:
+            result = self.task.loss(output, target)
+        except _NOT_THE_TASKS:
+            raise
+        except Exception as error:
+            raise TaskError(_about_failure(self._name, error)) from error
+        return self._from_pair(result, output, target)
+
+    def _from_pair(self, result: Any, output: Any, target: Any) -> Loss:
         if type(result) is not tuple or len(result) != 2:
             raise TaskError(about_no_pair(result, self._name))
         total, count = result

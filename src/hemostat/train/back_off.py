@@ -69,7 +69,7 @@ class BackOff:
             return
         except REFUSALS as error:
             micro = self._session.batch
-            if micro is None or not is_out_of_memory(error) or self._meets_in_forward():
+            if micro is None or not is_out_of_memory(error) or self._meets_on_the_way():
                 raise
             release(error)
         session = self._session
@@ -124,8 +124,10 @@ class BackOff:
             session.updater.optimizer.zero_grad(set_to_none=True)
             self._halve(ranks, start_samples, searching=searching)
 
-    def _meets_in_forward(self) -> bool:
-        """Ranks that meet in a forward pass would wait there for the one that left it; better to fail at once."""
+    def _meets_on_the_way(self) -> bool:
+        """Ranks that meet before the vote would wait there for the one that left; better to fail at once."""
+        if not self._session.mesh.layout.is_dp:
+            return True
         layers = dp.unwrap(self._session.model).modules()
         return self._session.world.num_ranks > 1 and any(
             isinstance(layer, torch.nn.SyncBatchNorm) for layer in layers
@@ -154,7 +156,7 @@ class BackOff:
         session.loader.close()
         session.loader = TrainLoader(
             session.source,
-            feed_of(session.recipe, session.world, session.settings.seed),
+            feed_of(session.recipe, session.mesh, session.settings.seed),
             start_samples=start_samples,
             workers=session.settings.workers,
             waits=session.loader.waits,

@@ -7,6 +7,9 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from hemostat.data import EvalLoader, Source
+from hemostat.errors import Interrupted
+from hemostat.train.evaluate import Measure, Pooled, evaluate
+from hemostat.train.rng import rng_state, set_rng_state
 from hemostat.units import format_seconds
 
 if TYPE_CHECKING:
@@ -36,8 +39,8 @@ class EvalFeeds:
         session = self._session
         loader = EvalLoader(
             self._source(data),
-            rank=session.world.rank,
-            num_ranks=session.world.num_ranks,
+            rank=session.mesh.data_rank,
+            num_ranks=session.mesh.num_data_ranks,
             micro_batch=session.recipe.micro_batch,
             workers=session.settings.workers,
         )
@@ -46,6 +49,27 @@ class EvalFeeds:
         finally:
             loader.close()
             self.wait_s += loader.waits.wait_s
+
+    def measured(self, data: Any, measure: Measure) -> Pooled:
+        """The figures of every row, pooled over all ranks.
+
+        Args:
+            data: map-style dataset or DataLoader.
+            measure: (model, batch) -> name: (sum, count).
+
+        Raises:
+            Interrupted: a signal came, on whichever rank; the session's random numbers are those of its step again.
+        """
+        session = self._session
+        random, told = rng_state(session.world.device), session.control.interrupt
+        with session.autocast(), session.spending.evaluating(), self.loader(data) as loader:
+            found = evaluate(session.parts.judged, loader, measure, session.mesh, told)
+        if found is None:
+            set_rng_state(random, session.world.device)
+            step = session.last.number if session.last else 0
+            session.stop = session.control.signalled(f"during the evaluation at step {step}")
+            raise Interrupted(session.stop.reason)
+        return found
 
     def _source(self, data: Any) -> Source:
         if isinstance(data, Source):

@@ -14,6 +14,7 @@ from hemostat.data import MicroBatch
 from hemostat.errors import TaskError
 from hemostat.task import evaluation_mode, to_device
 from hemostat.train.interrupt import Interrupt
+from hemostat.train.parallel.mesh import Mesh
 from hemostat.train.process import World
 
 MIN_BATCHES = 5
@@ -40,7 +41,7 @@ def evaluate(
     model: torch.nn.Module,
     batches: Iterable[MicroBatch],
     measure: Measure,
-    world: World,
+    mesh: Mesh,
     interrupt: Interrupt | None = None,
 ) -> Pooled | None:
     """Pool each metric over all rows and ranks.
@@ -48,10 +49,11 @@ def evaluate(
     Running statistics are averaged over the ranks first, so that every rank judges the same model.
 
     Args:
-        model: the unwrapped module; the mode of each of its parts is restored.
+        model: the unwrapped module; the mode of each of its parts is restored. Where the ranks meet in its forward,
+            fillers are computed too, and only one rank counts of those with the same samples.
         batches: this rank's share, equally many batches on all ranks.
         measure: (model, batch) -> name: (sum, count).
-        world: the ranks.
+        mesh: the ranks.
         interrupt: asked on all ranks together about twice a second.
 
     Returns:
@@ -60,7 +62,8 @@ def evaluate(
     Raises:
         TaskError: `measure` returned no pairs, or names that change from batch to batch or from rank to rank.
     """
-    world.average_(list(model.buffers()))
+    world, meets = mesh.world, not mesh.layout.is_dp
+    mesh.average_(list(model.buffers()))
     sums: dict[str, float] = {}
     counts: dict[str, float] = {}
     squares: dict[str, list[float]] = {}  # of the batches: sum^2, sum * count, count^2, how many
@@ -69,9 +72,11 @@ def evaluate(
         for micro in batches:
             if look.interrupted():
                 return None
-            if not micro.num_samples:
+            if not (micro.num_samples or meets):
                 continue  # no collective waits in an unwrapped forward, so a filler need not be computed
             values = measure(model, to_device(micro.data, world.device))
+            if not micro.num_samples:
+                continue
             _check_pairs(values)
             if sums and sums.keys() != values.keys():
                 raise TaskError(
@@ -87,6 +92,8 @@ def evaluate(
     names: list[str] = json.loads(world.from_last_rank(json.dumps(sorted(sums))))
     differ = float(bool(sums) and sorted(sums) != names)
     mine = [(sums.get(name, 0.0), counts.get(name, 0.0), *squares.get(name, [0.0] * 4)) for name in names]
+    if not mesh.counts:
+        mine = [(0.0,) * 6] * len(names)
     *pooled, num_differing = world.sum([*(value for row in mine for value in row), differ])
     if num_differing:
         raise TaskError(

@@ -42,6 +42,7 @@ from hemostat.train.samples import Samples
 from hemostat.train.self_check import self_check
 from hemostat.train.session import Session
 from hemostat.train.settings import TrainSettings
+from hemostat.train.split_model import split_model
 from hemostat.train.undone import undone
 from hemostat.train.update import Step
 
@@ -81,7 +82,8 @@ def train(loaded: LoadedTask, devices: Devices, settings: TrainSettings) -> Sess
         base = msgspec.structs.replace(base, optimizer=recipe_optimizer(optimizer) or base.optimizer)
     if train_data.declared_batch is not None and "tuned_batch" not in loaded.given:
         base = msgspec.structs.replace(base, tuned_batch=train_data.declared_batch)
-    session = Session(model, optimizer, train_data, base, devices, settings, world)
+    given = split_model(loaded.task, model, train_data, settings.layout)
+    session = Session(given, optimizer, train_data, base, devices, settings, world)
     session.origin = loaded.path.parent
     session.described_by = loaded.task
     with session:
@@ -102,7 +104,7 @@ class Trainer:
         self.door = door
         self.val_data = val_data
         session.spending.num_val_samples = val_data.num_samples if val_data else 0
-        self._samples = Samples(door.task, session.record.path if session.world.rank == 0 else None)
+        self._samples = Samples(door.task, session.record.path if session.mesh.speaks else None)
 
     def run(self) -> None:
         """Train to the end, or to the reason to stop before it.
@@ -163,6 +165,10 @@ class Trainer:
         random_data = random_reads(session)
         if random_data:
             progress.say(f"note: {random_data}")
+        if not session.mesh.layout.is_dp:  # no rank could compute the gradient of one process
+            if doubt:
+                progress.say(f"note: {doubt}")
+            return
         if session.world.num_ranks > 1 or session.recipe.accumulation > 1:
             found = self_check(session, self._compute, random_data=bool(random_data))
             if math.isnan(found.ratio):
@@ -174,9 +180,12 @@ class Trainer:
 
     def _check_door(self) -> str:
         first = next(iter(self.session.new_loader()))
-        return self.door.check(
-            dp.unwrap(self.session.model), to_device(first.data, self.session.world.device)
-        )
+        if self.session.parts.pipeline is not None:
+            return ""
+        with self.session.parts.context():
+            return self.door.check(
+                dp.unwrap(self.session.model), to_device(first.data, self.session.world.device)
+            )
 
     def _steps(self, progress: Progress) -> None:
         session = self.session
@@ -193,6 +202,9 @@ class Trainer:
 
     def _pass(self, batch: Any) -> None:
         """Forward and backward; what they hold goes with this frame."""
+        if self.session.parts.pipeline is not None:
+            self.session.piped.take(self.door, batch)
+            return
         with self.session.autocast():
             loss = self.door.compute(self.session.model, batch)
         self.session.backward(loss.sum, loss.count)
@@ -203,7 +215,7 @@ class Trainer:
         if self.val_data is None or last is None:
             return
         self._samples.begin(last.number)
-        if self.val_data.num_samples < session.world.num_ranks:
+        if self.val_data.num_samples < session.mesh.num_data_ranks:
             self._meet_metrics(self.val_data)
         try:
             values = session.evaluate(self.val_data, self._measure)
@@ -246,7 +258,7 @@ class Trainer:
         with session.eval_feeds.loader(val_data) as loader:
             micro = next(iter(loader))  # a rank without rows gets one as a filler
         with evaluation_mode(dp.unwrap(session.model)), torch.no_grad(), session.autocast():
-            self._measure(dp.unwrap(session.model), to_device(micro.data, session.world.device))
+            self._measure(session.parts.judged, to_device(micro.data, session.world.device))
         self.door.reset_metrics()
 
     def _compute(self, model: torch.nn.Module, batch: Any) -> tuple[torch.Tensor, Any]:
@@ -254,7 +266,12 @@ class Trainer:
         return loss.sum, loss.count
 
     def _measure(self, model: torch.nn.Module, batch: Any) -> Mapping[str, tuple[Any, Any]]:
-        loss = self.door.compute(model, batch)
+        parts = self.session.parts
+        if not self.session.mesh.has_output:
+            args, kwargs, _ = self.door.split(batch)
+            model(*args, **kwargs)
+            return {}
+        loss = parts.whole(self.door.compute(model, batch))
         self._samples.offer(loss.output, batch)
         metrics = self.door.metrics(loss.output, loss.target)
         return {"val_loss": (loss.sum, loss.count)} | {f"val_{name}": pair for name, pair in metrics.items()}

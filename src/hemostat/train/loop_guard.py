@@ -151,11 +151,7 @@ class LoopGuard:
         Raises:
             TaskError: no batch, no sum, no count, another model than the session's, or gradients that were cleared.
         """
-        if batch is None:
-            raise TaskError(
-                "session.backward was called without a batch from session.steps(). "
-                "Call it once a batch, with the sum of all its losses."
-            )
+        batch = self.expects(batch)
         if not isinstance(loss_sum, torch.Tensor) or loss_sum.dim():
             is_tensor = isinstance(loss_sum, torch.Tensor)
             what = f"of shape {tuple(loss_sum.shape)}" if is_tensor else f"of type {type(loss_sum).__name__}"
@@ -175,6 +171,19 @@ class LoopGuard:
         if self._held is not None and self._held.grad is None:
             raise TaskError(
                 "the gradients vanished between two micro-batches. Leave out optimizer.zero_grad()."
+            )
+        return batch
+
+    def expects(self, batch: MicroBatch | None) -> MicroBatch:
+        """The batch that was handed out.
+
+        Raises:
+            TaskError: there is none.
+        """
+        if batch is None:
+            raise TaskError(
+                "session.backward was called without a batch from session.steps(). "
+                "Call it once a batch, with the sum of all its losses."
             )
         return batch
 

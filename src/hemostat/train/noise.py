@@ -8,7 +8,8 @@ from torch.nn.parallel import DistributedDataParallel
 
 from hemostat.data import MicroBatch
 from hemostat.recipe import online
-from hemostat.train.update import total_norm
+from hemostat.train.parallel.mesh import Mesh
+from hemostat.train.update import Norm
 
 
 class NoiseMeter:
@@ -19,11 +20,15 @@ class NoiseMeter:
     to compare, and nothing is measured.
 
     Args:
-        num_ranks: of the job.
+        mesh: the ranks. Under fsdp, dp beside tp, and pp the parts are summed before anybody sees them, and nothing
+            is measured.
+        norm: of the gradients of all parameters.
     """
 
-    def __init__(self, num_ranks: int) -> None:
-        self._num_ranks = num_ranks
+    def __init__(self, mesh: Mesh, norm: Norm) -> None:
+        self._num_ranks = mesh.num_data_ranks if mesh.layout.is_dp else 1
+        self._sees_parts = mesh.num_data_ranks == mesh.layout.pp == 1
+        self._norm = norm
         self._squares: list[torch.Tensor] = []
         self._scale = online.NoiseScale()
         self._first: tuple[float, int] | None = None
@@ -50,9 +55,8 @@ class NoiseMeter:
 
     def after_micro_batch(self, micro: MicroBatch, params: list[torch.nn.Parameter]) -> None:
         """With one rank: remember the first micro-batch of a window of several."""
-        if self._num_ranks == 1 and self._first is None and not micro.last:
-            grads = [param.grad for param in params if param.grad is not None]
-            self._first = (total_norm(grads) ** 2, micro.num_samples)
+        if self._sees_parts and self._first is None and not micro.last:
+            self._first = (self._norm(params) ** 2, micro.num_samples)
 
     def part_square(self, loss_scale: float) -> float:
         """Squared norm of this rank's gradient since the last call, as it went into the average.

@@ -65,7 +65,7 @@ def split_state(
     ]
     tree: dict[str, Any] = {
         "class": type(optimizer).__name__,
-        "params": [len(group["params"]) for group in state["param_groups"]],
+        "params": [[names[index] for index in group["params"]] for group in state["param_groups"]],
         "written": written,
     }
     tree["state"] = {name: _split(value, f"{PREFIX}{name}", tensors) for name, value in named.items()}
@@ -101,12 +101,13 @@ def join_state(
     """
     indices = {name: index for index, name in enumerate(names)}
     now = optimizer.state_dict()
-    sizes = [len(group["params"]) for group in now["param_groups"]]
+    sizes, were = (
+        [len(group["params"]) for group in now["param_groups"]],
+        [len(own) for own in tree["params"]],
+    )
     strange = [name for name in tree["state"] if name not in indices]
-    if strange or sizes != tree["params"]:
-        what = (
-            f"state of {strange[0]!r}" if strange else f"groups of {tree['params']} parameters, now {sizes}"
-        )
+    if strange or sizes != were:
+        what = f"state of {strange[0]!r}" if strange else f"groups of {were} parameters, now {sizes}"
         raise RecordError(
             f"the checkpoint's optimizer has {what}. Build the one that the run was trained with."
         )
@@ -130,6 +131,28 @@ def join_state(
         for key, value in values.items() if isinstance(values, dict) else ():
             if isinstance(value, Tensor) and key in optimizer.state[params[index]]:
                 optimizer.state[params[index]][key] = value
+
+
+def joined_trees(trees: list[dict[str, Any]]) -> dict[str, Any]:
+    """The tree of an optimizer whose parameters are shared out over pipeline stages.
+
+    Args:
+        trees: from `split_state`, one of each rank.
+    """
+    groups = zip(*(tree["params"] for tree in trees), strict=True)
+    return trees[0] | {
+        "params": [list(dict.fromkeys(name for own in owns for name in own)) for owns in groups],
+        "state": {name: value for tree in trees for name, value in tree["state"].items()},
+    }
+
+
+def part_of(tree: dict[str, Any], names: list[str]) -> dict[str, Any]:
+    """What of a tree is about the parameters of this rank."""
+    mine = set(names)
+    return tree | {
+        "params": [[name for name in own if name in mine] for own in tree["params"]],
+        "state": {name: value for name, value in tree["state"].items() if name in mine},
+    }
 
 
 def _join(value: Any, tensors: dict[str, Tensor]) -> Any:

@@ -40,10 +40,14 @@ class Precision:
 
     def backward(self, loss: torch.Tensor) -> None:
         """Accumulate gradients of a 0-d loss, scaled where fp16 needs it."""
+        self.scaled(loss).backward()  # type: ignore[no-untyped-call]
+
+    def scaled(self, loss: torch.Tensor) -> torch.Tensor:
+        """A loss as its backward pass begins with it: multiplied where fp16 needs it."""
         if self.scaler is None:
-            loss.backward()  # type: ignore[no-untyped-call]
-        else:
-            self.scaler.scale(loss).backward()  # type: ignore[no-untyped-call]
+            return loss
+        product: torch.Tensor = self.scaler.scale(loss)
+        return product
 
     @property
     def loss_scale(self) -> float:
@@ -55,12 +59,21 @@ class Precision:
         if self.scaler is not None:
             self.scaler.unscale_(optimizer)
 
-    def step(self, optimizer: torch.optim.Optimizer, apply: bool) -> None:
-        """Apply the update unless told to skip it; the fp16 scale adapts to what `unscale` saw either way."""
+    def step(self, optimizer: torch.optim.Optimizer, apply: bool, finite: bool) -> None:
+        """Apply the update unless told to skip it; the fp16 scale adapts to what all ranks saw either way.
+
+        Args:
+            optimizer: the one that was unscaled.
+            apply: make the step.
+            finite: the gradients are, on all ranks; of a sharded model this rank sees a part only.
+        """
         if self.scaler is None:
             if apply:
                 optimizer.step()
             return
+        if not finite:
+            for found in self.scaler._per_optimizer_states[id(optimizer)]["found_inf_per_device"].values():
+                found.fill_(1.0)
         if apply:
             self.scaler.step(optimizer)
         self.scaler.update()

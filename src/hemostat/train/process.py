@@ -188,15 +188,15 @@ class World:
         """The gloo group of all ranks that carries decisions; None for one rank."""
         return self._control
 
-    def average_(self, tensors: Sequence[torch.Tensor]) -> None:
-        """Replace each floating tensor by its mean over the ranks, in place."""
+    def average_(self, tensors: Sequence[torch.Tensor], group: dist.ProcessGroup | None = None) -> None:
+        """Replace each floating tensor by its mean over the ranks, or those of a group, in place."""
         if self._control is None:
             return
         for tensor in tensors:
             if tensor.is_floating_point():
                 wide = tensor.double()  # so that equal values stay what they are, bit for bit
-                self._guarded(partial(dist.all_reduce, wide))
-                tensor.copy_(wide / self.num_ranks)
+                self._guarded(partial(dist.all_reduce, wide, group=group))
+                tensor.copy_(wide / dist.get_world_size(group))
 
     def _guarded(self, collective: Callable[[], object]) -> None:
         self.pulse.meet()

@@ -9,8 +9,9 @@ from hemostat.data import Feed
 from hemostat.errors import FieldError
 from hemostat.recipe import Base, Devices, Recipe, Stopper, convert
 from hemostat.train.own_optimizer import fill_base
+from hemostat.train.parallel.arrange import Arranged
+from hemostat.train.parallel.mesh import Mesh
 from hemostat.train.precision import Precision
-from hemostat.train.process import World
 from hemostat.train.settings import TrainSettings
 from hemostat.train.update import Updater, build_optimizer
 from hemostat.units import format_number
@@ -23,14 +24,14 @@ def complete_base(base: Base, optimizer: torch.optim.Optimizer | None, settings:
     return base if settings.precision is None else msgspec.structs.replace(base, precision=settings.precision)
 
 
-def resolve_recipe(base: Base, devices: Devices, num_samples: int, world: World) -> Recipe:
+def resolve_recipe(base: Base, devices: Devices, num_samples: int, mesh: Mesh) -> Recipe:
     """The recipe for the ranks that are there and the data that were given.
 
     Args:
         base: what works on one device.
-        devices: the batch on the devices at hand; ranks and device are taken from `world`.
+        devices: the batch on the devices at hand; ranks and device are taken from `mesh`.
         num_samples: size of the training set.
-        world: the ranks.
+        mesh: the ranks.
 
     Raises:
         FieldError: the recipe names another size of the data, or contradicts itself.
@@ -39,20 +40,22 @@ def resolve_recipe(base: Base, devices: Devices, num_samples: int, world: World)
         raise FieldError(
             "num_train_samples", base.num_train_samples, f"train_data has {num_samples}", "Leave it out."
         )
-    if devices.num_ranks not in (1, world.num_ranks):
+    num_ranks = mesh.num_data_ranks
+    if devices.num_ranks not in (1, num_ranks):
+        shared = "" if mesh.layout.is_dp else f" with samples of their own in layout {mesh.layout}"
         raise FieldError(
             "num_ranks",
             devices.num_ranks,
-            f"this job has {world.num_ranks} process{'es' * (world.num_ranks > 1)}",
-            f"Run it with --nproc {devices.num_ranks}, or make a recipe for {world.num_ranks}.",
+            f"this job has {num_ranks} process{'es' * (num_ranks > 1)}{shared}",
+            f"Run it with --nproc {devices.num_ranks}, or make a recipe for {num_ranks}.",
         )
     if base.ema is not None:
         raise FieldError("ema", base.ema, "the trainer keeps no average of the weights", "Leave it out.")
     base = msgspec.structs.replace(base, num_train_samples=num_samples)
     device = devices.device or (
-        "cpu" if world.device.type == "cpu" else torch.cuda.get_device_name(world.device)
+        "cpu" if mesh.device.type == "cpu" else torch.cuda.get_device_name(mesh.device)
     )
-    recipe = convert(base, msgspec.structs.replace(devices, num_ranks=world.num_ranks, device=device))
+    recipe = convert(base, msgspec.structs.replace(devices, num_ranks=num_ranks, device=device))
     if recipe.is_sweep:
         rates = ", ".join(format_number(rate) for rate in recipe.sweep)
         raise FieldError(
@@ -66,7 +69,7 @@ def resolve_recipe(base: Base, devices: Devices, num_samples: int, world: World)
 
 def new_updater(
     recipe: Recipe,
-    model: torch.nn.Module,
+    parts: Arranged,
     precision: Precision,
     optimizer: torch.optim.Optimizer | None,
     own_lr: float,
@@ -75,16 +78,16 @@ def new_updater(
 
     Args:
         recipe: what is followed.
-        model: unwrapped.
+        parts: the model on this rank.
         precision: unscales the gradients.
         optimizer: the script's own, or None.
         own_lr: the rate that it was written for.
     """
     if optimizer is not None:
-        return Updater(optimizer, precision, recipe.clip_norm, own_lr)
-    params = [param for param in model.parameters() if param.requires_grad]
+        return Updater(optimizer, precision, recipe.clip_norm, own_lr, parts.norm)
+    params = [param for param in parts.model.parameters() if param.requires_grad]
     built = build_optimizer(recipe.optimizer, params, optimizer_settings(recipe))
-    return Updater(built, precision, recipe.clip_norm, recipe.lr)
+    return Updater(built, precision, recipe.clip_norm, recipe.lr, parts.norm)
 
 
 def new_stopper(recipe: Recipe) -> Stopper:
@@ -125,13 +128,13 @@ def find_price(settings: TrainSettings) -> float | None:
     return price_usd_per_hour(settings.instance).usd_per_hour
 
 
-def feed_of(recipe: Recipe, world: World, seed: int) -> Feed:
+def feed_of(recipe: Recipe, mesh: Mesh, seed: int) -> Feed:
     """What this rank is fed under a recipe."""
     return Feed(
         seed=seed,
         global_batch=recipe.global_batch,
         accumulation=recipe.accumulation,
-        rank=world.rank,
-        num_ranks=world.num_ranks,
+        rank=mesh.data_rank,
+        num_ranks=mesh.num_data_ranks,
         total_samples=recipe.total_samples,
     )

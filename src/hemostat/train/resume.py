@@ -13,12 +13,12 @@ import msgspec
 from hemostat.config import to_plain
 from hemostat.data import Order
 from hemostat.errors import HemostatWarning, RecordError, UsageError
+from hemostat.plan import Layout
 from hemostat.track import Checkpoints, RunRecord, fingerprint
 from hemostat.train.checkpoint import SHARED_FILE, own_file
 from hemostat.train.data_watch import CACHE
 from hemostat.train.header import data_parts
-from hemostat.train.optimizer_state import param_names, split_state
-from hemostat.train.parallel import dp
+from hemostat.train.optimizer_state import split_state
 from hemostat.train.state import fit_to_batch, put_back
 from hemostat.train.together import Failure, together
 
@@ -92,7 +92,7 @@ def _go_on(session: Session, folder: Path, other_bytes: str) -> list[str]:
             f"{folder} has the order {shared['permutation']}, this hemostat makes {Order.permutation}: samples would "
             "come twice. Resume with the version that wrote it."
         )
-    same_ranks = shared["feed"]["num_ranks"] == session.world.num_ranks
+    same_ranks = shared["layout"] == str(session.mesh.layout)
     own = _read(folder / own_file(session.world.rank)) if same_ranks else None
     changes = [*_keep_seed(session, shared), *_refuse_other_data(session, shared, other_bytes)]
     changes += _refuse_other_optimizer(session, shared)
@@ -164,7 +164,7 @@ def _refuse_other_optimizer(session: Session, shared: dict[str, Any]) -> list[st
         session, "optimizer", f"the optimizer is {now} now and was {before}", "its state starts anew"
     )
     _, shared["optimizer"] = split_state(
-        optimizer, param_names(dp.unwrap(session.model), optimizer), session.updater.written
+        optimizer, session.parts.param_names(optimizer), session.updater.written
     )
     return told
 
@@ -185,6 +185,8 @@ def _differences(shared: dict[str, Any], session: Session) -> list[str]:
         **to_plain(session.recipe.settings()),
         **{name: feed[name] for name in ("num_ranks", "global_batch")},
     }
+    if not (session.mesh.layout.is_dp and Layout.read(shared["layout"]).is_dp):
+        before["layout"], now["layout"] = shared["layout"], str(session.mesh.layout)
     names = [*before, *(name for name in now if name not in before)]
     return [
         f"{name}: {before.get(name)} -> {now.get(name)}"

@@ -62,7 +62,7 @@ def self_check(session: Session, compute: Compute, *, random_data: bool | None =
     source = seeded(session.loader.source) if random_data else session.loader.source
     buffers = Buffers(dp.unwrap(session.model))
     # a resumed rank has running statistics of its own, and one process has none of the others'
-    session.world.average_(list(dp.unwrap(session.model).buffers()))
+    session.mesh.average_(list(dp.unwrap(session.model).buffers()))
     try:
         with generators_kept(session.world.device), _plain(session):
             repeats = not random_data or _repeats(session, source)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from contextlib import AbstractContextManager
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, ClassVar
@@ -12,7 +12,6 @@ from typing import Any, ClassVar
 import torch
 
 from hemostat.data import MicroBatch, Source, TrainLoader
-from hemostat.errors import Interrupted
 from hemostat.findings import Finding
 from hemostat.recipe import Base, Devices, Verdict
 from hemostat.task import Task, to_device
@@ -21,7 +20,7 @@ from hemostat.train.caps import Spending
 from hemostat.train.checkpoint import Saver
 from hemostat.train.control import ControlVote, Stop
 from hemostat.train.eval_feeds import EvalFeeds
-from hemostat.train.evaluate import Measure, evaluate
+from hemostat.train.evaluate import Measure
 from hemostat.train.header import session_header
 from hemostat.train.heartbeat import Heartbeat
 from hemostat.train.leave import leave
@@ -30,6 +29,9 @@ from hemostat.train.noise import NoiseMeter
 from hemostat.train.outcome import Outcome
 from hemostat.train.own_optimizer import warn_of_batch
 from hemostat.train.parallel import dp
+from hemostat.train.parallel.arrange import Splittable, arrange
+from hemostat.train.parallel.mesh import Mesh
+from hemostat.train.piped_window import PipedWindow
 from hemostat.train.precision import Precision
 from hemostat.train.process import World, seed_everything
 from hemostat.train.record import Record
@@ -42,7 +44,6 @@ from hemostat.train.resolve import (
     resolve_recipe,
 )
 from hemostat.train.resume import resume
-from hemostat.train.rng import rng_state, set_rng_state
 from hemostat.train.run_guards import RunGuards, heed
 from hemostat.train.settings import TrainSettings
 from hemostat.train.skips import Skips
@@ -57,7 +58,7 @@ class Session:
     """One training run: iterate `steps()`, call `backward`, leave the `with` block.
 
     Args:
-        model: the module to train; it is moved to `world.device`.
+        model: the module to train, or a `Splittable` one; it is moved to `world.device`.
         optimizer: None builds the one that the recipe names.
         train_data: map-style dataset, DataLoader or `hemostat.data.Source`.
         base: hyper-parameters that work on one device.
@@ -66,6 +67,8 @@ class Session:
         world: None reads torch's elastic launcher from the environment.
 
     Attributes:
+        mesh: the ranks by the axes of the layout.
+        parts: the model as the layout divides it.
         model: what the loop calls; wrapped when there are several ranks.
         recipe: every hyper-parameter as it is used, with its reason.
         last: the latest step, or None.
@@ -82,6 +85,8 @@ class Session:
         usd_per_hour: price of all devices together; None where it is not known.
         pulse: where this rank stands.
         watch: sees every session of the process.
+        guard: follows the loop.
+        piped: the window under way, where the model is in stages.
 
     Raises:
         UsageError: what was given cannot be meant; raised on all ranks before the first collective.
@@ -100,7 +105,7 @@ class Session:
 
     def __init__(
         self,
-        model: torch.nn.Module,
+        model: torch.nn.Module | Splittable,
         optimizer: torch.optim.Optimizer | None,
         train_data: Any,
         base: Base,
@@ -108,22 +113,25 @@ class Session:
         settings: TrainSettings | None = None,
         world: World | None = None,
     ) -> None:
-        check_given(model, optimizer, base)
-        given = self.watch.shrink((model, train_data, base, devices, settings or TrainSettings()))
+        splittable = Splittable.of(model)
+        check_given(splittable.model, optimizer, base)
+        given = self.watch.shrink((splittable.model, train_data, base, devices, settings or TrainSettings()))
         model, train_data, base, devices, self.settings = given
         self.world = world or World.from_environment(self.settings.device)
+        self.mesh = Mesh(self.settings.layout, self.world)
         self.source = train_data if isinstance(train_data, Source) else Source(train_data, "train_data")
         warn_of_batch(self.source.declared_batch, base.tuned_batch)
         base = complete_base(base, optimizer, self.settings)
         check_same_data(self.world, self.source)
-        self.recipe = resolve_recipe(base, devices or Devices(), self.source.num_samples, self.world)
+        self.recipe = resolve_recipe(base, devices or Devices(), self.source.num_samples, self.mesh)
         self.loader = self.new_loader()
-        self.noise = NoiseMeter(self.world.num_ranks)
-        self._guard = LoopGuard(self.world.num_ranks)
-        self.wrap(model.to(self.world.device), find_unused=False)
+        self.guard = LoopGuard(self.world.num_ranks)
+        self.parts = arrange(splittable._replace(model=model.to(self.world.device)), self.mesh, optimizer)
+        self.noise = NoiseMeter(self.mesh, self.parts.norm)
+        self.wrap(self.parts.model, find_unused=False)
         self.back_off = BackOff(self)
         self.precision = Precision(self.recipe.precision, self.world.device)
-        self.updater = new_updater(self.recipe, model, self.precision, optimizer, base.lr)
+        self.updater = new_updater(self.recipe, self.parts, self.precision, optimizer, base.lr)
         self.stopper = new_stopper(self.recipe)
         self.outcome = Outcome(monitor=base.monitor)
         self.guards = RunGuards(self)
@@ -135,7 +143,7 @@ class Session:
         self.heartbeat = Heartbeat(self.world, run_dir, self.settings.stall_s)
         self.saver = Saver.open(self.world, run_dir if self.settings.save else None, self.settings.keep)
         # ranks draw dropout apart; the order of the data does not depend on this
-        seed_everything(self.settings.seed + 1 + self.world.rank)
+        seed_everything(self.settings.seed + 1 + self.mesh.stream)
         self.last: Step | None = None
         self.applied_steps = self.skipped_steps = 0
         self.skips = Skips(self.world, self.source, self.settings.max_skips)
@@ -145,6 +153,7 @@ class Session:
         self.at_window_end = False
         self._save_is_due = False
         self.window_loss = WindowLoss()
+        self.piped = PipedWindow(self)
         self.batch: MicroBatch | None = None
         self.origin = Path.cwd()
         self.described_by = Task()
@@ -154,9 +163,9 @@ class Session:
 
     def __enter__(self) -> Session:
         """The header is written and signals are noted from here on; a run that is open already stays as it is."""
-        if self._guard.open:
+        if self.guard.open:
             return self
-        self._guard.open = True
+        self.guard.open = True
         self.updater.refuse_other_steps()
         self.control.interrupt.install()
         self.heartbeat.start(self.control.interrupt)
@@ -173,9 +182,9 @@ class Session:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Save where the run got to, write how it ended and leave the process group."""
-        if not self._guard.open:
+        if not self.guard.open:
             return
-        self._guard.open = False
+        self.guard.open = False
         leave(self, error)
 
     def close(self) -> None:
@@ -188,16 +197,16 @@ class Session:
         Raises:
             TaskError: no `backward` on the batch before, a second loop, or a loop outside of the `with` block.
         """
-        self._guard.begin()
+        self.guard.begin()
         self.spending.begin()
         self.pulse.enter("data")
         for micro in self.back_off.micro_batches():
             self.batch = micro
-            self._guard.hand_out()
+            self.guard.hand_out()
             self.pulse.hand_out()
-            with dp.accumulating(self.model, micro.last):
+            with self.parts.accumulating(self.model, micro.last):
                 yield to_device(micro.data, self.world.device)
-            self._guard.came_back(self.awaits_backward)
+            self.guard.came_back(self.awaits_backward)
             if self.at_window_end and self._save_is_due:
                 self.save()
             if self.stop is not None:
@@ -209,9 +218,11 @@ class Session:
         """A batch was handed out and `backward` has not been called on it yet."""
         return self.batch is not None
 
-    def autocast(self) -> AbstractContextManager[None]:
-        """The context of a forward pass in the run's precision."""
-        return self.precision.autocast()
+    @contextmanager
+    def autocast(self) -> Iterator[None]:
+        """The context of a forward pass and its loss, in the run's precision."""
+        with self.parts.context(), self.precision.autocast():
+            yield
 
     def backward(self, loss_sum: torch.Tensor, count: float | torch.Tensor) -> None:
         """Accumulate a micro-batch; after the last one of the window the update follows.
@@ -227,7 +238,7 @@ class Session:
             GuardStop: too many steps in a row were not finite.
             TaskError: called without a batch, or the data hold NaN.
         """
-        micro = self._guard.before_backward(self.batch, loss_sum, count)
+        micro = self.guard.before_backward(self.batch, loss_sum, count)
         self.pulse.enter("backward")
         with self.back_off.guard():
             self.accumulate(loss_sum, count, micro)
@@ -236,29 +247,36 @@ class Session:
         self.batch = None
         self.at_window_end = micro.last
         self.noise.after_micro_batch(micro, self.updater.params)
-        self._guard.after_backward(self.updater.params, micro.last)
+        self.guard.after_backward(self.updater.params, micro.last)
         if micro.last:
-            self._finish_window(micro)
+            self.finish_window(micro)
         self.watch.after(self, micro, loss_sum, count)
 
     def accumulate(self, loss_sum: torch.Tensor, count: float | torch.Tensor, micro: MicroBatch) -> None:
         """Add one micro-batch to the gradients, without an update."""
-        weight = self.world.num_ranks / micro.window_samples if micro.num_samples else 0.0
-        self.precision.backward(loss_sum * weight)
+        weight = self.mesh.num_data_ranks / micro.window_samples if micro.num_samples else 0.0
+        with self.parts.context():
+            self.precision.backward(loss_sum * weight)
         if micro.num_samples:
-            self.window_loss.add(loss_sum.detach(), count)
+            self.window_loss.add(self.parts.whole(loss_sum.detach()), count)
 
-    def _finish_window(self, micro: MicroBatch) -> None:
+    def finish_window(self, micro: MicroBatch) -> None:
+        """Vote and update, once all gradients of a window are there.
+
+        Args:
+            micro: its last micro-batch.
+        """
         self.pulse.enter("reduce")
         part_square = self.noise.part_square(self.precision.loss_scale)
         loss_sum, count, part_square, self._save_is_due, stop, out_of_memory = self.control.vote(
-            *self.window_loss.drain(), part_square, samples=micro.position
+            *self.mesh.counted(*self.window_loss.drain(), part_square), samples=micro.position
         )
         if out_of_memory:
             self.back_off.give_up(micro)
             return
         lr = self.recipe.schedule.lr(self.applied_steps) * self.stopper.lr_factor
         factor = micro.window_samples / count if count > 0 else 0.0
+        self.parts.complete(self.updater.params)
         update = self.updater.apply(factor, lr)
         number = self.last.number + 1 if self.last else 1
         loss = loss_sum / count if count else math.nan
@@ -300,17 +318,7 @@ class Session:
                 end of the `with` block is evaluated first after a resume.
         """
         self.pulse.enter("evaluate")
-        random, told = rng_state(self.world.device), self.control.interrupt
-        feed = self.eval_feeds.loader(self.watch.few(data))
-        with self.autocast(), self.spending.evaluating(), feed as loader:
-            found = evaluate(dp.unwrap(self.model), loader, measure, self.world, told)
-        if found is None:
-            set_rng_state(random, self.world.device)  # what is saved is the state of the step
-            self.stop = self.control.signalled(
-                f"during the evaluation at step {self.last.number if self.last else 0}"
-            )
-            raise Interrupted(self.stop.reason)
-        values, self.guards.errors = found
+        values, self.guards.errors = self.eval_feeds.measured(self.watch.few(data), measure)
         self.outcome.final = values
         self.outcome.num_evaluations += 1
         return values
@@ -367,20 +375,20 @@ class Session:
 
     def wrap(self, model: torch.nn.Module, *, find_unused: bool) -> None:
         """Wrap the model for its ranks, or again in its place: when it must look for parameters without gradient."""
-        self.model = dp.wrap(model, self.world, find_unused)
+        self.model = dp.wrap(model, self.world, find_unused) if self.mesh.layout.is_dp else model
         self.noise.watch(self.model)
         self.bucket_sizes = dp.settle(self.model)
         self.noise.part_square(1.0)  # of no step
         if self.world.num_ranks > 1:
-            self._guard.watch(self.model)
+            self.guard.watch(self.model)
 
     def forget_batch(self) -> None:
         """The window that was begun does not count; its batches will come again."""
         self.batch, self.at_window_end = None, False
         self.pulse.stepped(self.last.number if self.last else 0)
-        self._guard.after_backward([], last=True)
+        self.guard.after_backward([], last=True)
 
     def new_loader(self, start_samples: int = 0) -> TrainLoader:
         """A loader of the training data from `start_samples` on, as the recipe says."""
-        feed = feed_of(self.recipe, self.world, self.settings.seed)
+        feed = feed_of(self.recipe, self.mesh, self.settings.seed)
         return TrainLoader(self.source, feed, start_samples=start_samples, workers=self.settings.workers)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from hemostat.config import Config
 from hemostat.data import Workers
 from hemostat.errors import FieldError, UnknownNameError
+from hemostat.plan import Layout
 from hemostat.recipe import caps
 from hemostat.train.process import CONTROL_TIMEOUT_S
 
@@ -17,6 +18,7 @@ class TrainSettings(Config, frozen=True, kw_only=True):
     """Settings under `[train]` in TOML and `--set train.NAME=VALUE`; `None` is derived.
 
     Attributes:
+        layout: how the processes share the model and its data.
         seed: of the weights and of the order.
         device: "cpu" or "cuda"; None takes an accelerator where there is one.
         precision: "fp32", "bf16" or "fp16"; None asks the recipe.
@@ -46,6 +48,7 @@ class TrainSettings(Config, frozen=True, kw_only=True):
         resume_anyway: differences that do not keep a run from going on: "data", "optimizer".
     """
 
+    layout: Layout = Layout()
     seed: int = 0
     device: str | None = None
     precision: str | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
@@ -14,7 +15,7 @@ from hemostat.data import Order
 from hemostat.errors import RecordError, TaskError
 from hemostat.findings import Finding
 from hemostat.train.checkpoint import MODEL, Shape, State
-from hemostat.train.optimizer_state import PREFIX, join_state, param_names, split_state
+from hemostat.train.optimizer_state import PREFIX, join_state, joined_trees, part_of, split_state
 from hemostat.train.parallel import dp
 from hemostat.train.rng import rng_state, set_rng_state
 from hemostat.train.update import Step
@@ -41,14 +42,16 @@ def capture(session: Session) -> State:
     """
     model, optimizer = dp.unwrap(session.model), session.updater.optimizer
     tensors = {MODEL + name: value for name, value in model_tensors(model).items()}
-    if session.world.num_ranks > 1:
+    if session.mesh.num_data_ranks > 1:
         own = {name: value for name, value in model.named_buffers() if MODEL + name in tensors}
         for name, value in own.items():
             tensors[_own(session.world.rank) + name] = value
         means = [tensor.clone() for tensor in own.values()]
-        session.world.average_(means)
+        session.mesh.average_(means)
         tensors |= {MODEL + name: mean for name, mean in zip(own, means, strict=True)}
-    split, tree = split_state(optimizer, param_names(model, optimizer), session.updater.written)
+    split, tree = split_state(optimizer, session.parts.param_names(optimizer), session.updater.written)
+    if session.mesh.layout.pp > 1:
+        tree = joined_trees([json.loads(text) for text in session.world.gather(json.dumps(tree))])
     return State(
         tensors | split, _shared(session) | {"optimizer": tree}, {"rng": rng_state(session.world.device)}
     )
@@ -98,6 +101,7 @@ def _shared(session: Session) -> dict[str, Any]:
         },
         "train_s": session.spending.trained_s(),
         "recipe": to_plain(session.recipe.settings()),
+        "layout": str(session.mesh.layout),
         "feed": to_plain(session.loader.feed),
         "num_samples": session.loader.num_samples,
         "permutation": Order.permutation,
@@ -150,7 +154,7 @@ def _put_back_model(session: Session, folder: Path, shapes: dict[str, Shape], sa
 
     model = dp.unwrap(session.model)
     state = model_tensors(model)
-    check_names(state, shapes)
+    check_names(state, shapes, part=session.mesh.layout.pp > 1)
     read_tensors({MODEL + name: value for name, value in state.items()}, folder)
     own = _own(session.world.rank)
     if same_ranks:
@@ -158,19 +162,20 @@ def _put_back_model(session: Session, folder: Path, shapes: dict[str, Shape], sa
         read_tensors(mine, folder)
 
 
-def check_names(state: dict[str, torch.Tensor], shapes: dict[str, Shape]) -> None:
+def check_names(state: dict[str, torch.Tensor], shapes: dict[str, Shape], *, part: bool = False) -> None:
     """Compare a model with a checkpoint.
 
     Args:
         state: the model's.
         shapes: of all tensors in the checkpoint.
+        part: other ranks have the rest of the model.
 
     Raises:
         RecordError: names or shapes differ; the first ones are named.
     """
     saved = {name.removeprefix(MODEL): shape for name, shape in shapes.items() if name.startswith(MODEL)}
     lacking = sorted(state.keys() - saved.keys())
-    strange = sorted(saved.keys() - state.keys())
+    strange = [] if part else sorted(saved.keys() - state.keys())
     if lacking or strange:
         parts = [f"it lacks {_few(lacking)}"] * bool(lacking) + [f"it has {_few(strange)} beside"] * bool(
             strange
@@ -196,16 +201,17 @@ def _put_back_optimizer(
 ) -> None:
     from hemostat.train.tensor_files import read_tensors
 
-    model, optimizer = dp.unwrap(session.model), session.updater.optimizer
-    names = param_names(model, optimizer)
+    names = session.parts.param_names(session.updater.optimizer)
     params = dict(zip(names, session.updater.params, strict=True))
+    part = session.mesh.layout.pp > 1
+    owners = {name: name.removeprefix(PREFIX).rsplit("/", 1)[0] for name in shapes if name.startswith(PREFIX)}
     tensors = {
-        name: _blank(shape, params.get(name.removeprefix(PREFIX).rsplit("/", 1)[0]))
-        for name, shape in shapes.items()
-        if name.startswith(PREFIX)
+        name: _blank(shapes[name], params.get(owner))
+        for name, owner in owners.items()
+        if owner in params or not part
     }
     read_tensors(tensors, folder)
-    join_state(optimizer, names, tensors, tree)
+    join_state(session.updater.optimizer, names, tensors, part_of(tree, names) if part else tree)
 
 
 def _blank(shape: Shape, param: torch.Tensor | None) -> torch.Tensor:

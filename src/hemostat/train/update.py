@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -13,6 +13,8 @@ from hemostat.errors import TaskError
 from hemostat.train.optimizer_state import plain_groups
 from hemostat.train.own_optimizer import written_lr
 from hemostat.train.precision import Precision
+
+Norm = Callable[[Sequence[torch.Tensor]], float]
 
 
 class Step(NamedTuple):
@@ -55,6 +57,7 @@ class Updater:
         precision: unscales once.
         clip_norm: 2-norm above which the whole gradient is scaled down; None leaves it.
         base_lr: the rate that the groups were written for.
+        norm: 2-norm of the gradients, over all ranks that share the parameters; None: they are all here.
 
     Attributes:
         ratios: of each group's rate to the recipe's.
@@ -63,11 +66,17 @@ class Updater:
     """
 
     def __init__(
-        self, optimizer: torch.optim.Optimizer, precision: Precision, clip_norm: float | None, base_lr: float
+        self,
+        optimizer: torch.optim.Optimizer,
+        precision: Precision,
+        clip_norm: float | None,
+        base_lr: float,
+        norm: Norm | None = None,
     ) -> None:
         self.optimizer = optimizer
         self._precision = precision
         self._clip_norm = clip_norm
+        self._norm = norm or grad_norm
         self.ratios = [written_lr(group) / base_lr for group in optimizer.param_groups]
         self.written = plain_groups(optimizer)
         self.rates: list[float] = []
@@ -85,17 +94,17 @@ class Updater:
         """
         self._precision.unscale(self.optimizer)
         grads = [param.grad for param in self.params if param.grad is not None]
-        norm = factor * total_norm(grads)
+        norm = factor * self._norm(self.params)
         finite = math.isfinite(norm)
         applied = finite and factor != 0.0
         if applied:
             clip = self._clip_norm
             multiplier = factor * (clip / norm if clip is not None and norm > clip else 1.0)
             if multiplier != 1.0:
-                torch._foreach_mul_(grads, multiplier)
+                scale_(grads, multiplier)
             self._set_rates(lr)
         self._stepping = True
-        self._precision.step(self.optimizer, applied)
+        self._precision.step(self.optimizer, applied, finite)
         self._stepping = False
         self.optimizer.zero_grad(set_to_none=True)
         return Update(applied, norm)
@@ -126,6 +135,21 @@ class Updater:
     def _refuse(self, *_: object) -> None:
         if not self._stepping:
             raise TaskError("optimizer.step() was called beside the session's own. Leave it out.")
+
+
+def grad_norm(params: Sequence[torch.Tensor]) -> float:
+    """2-norm of the gradients of parameters that are all here."""
+    return total_norm([param.grad for param in params if param.grad is not None])
+
+
+def scale_(grads: Sequence[torch.Tensor], factor: float) -> None:
+    """Multiply gradients in place, each part where it lies; of a sharded one that is the shard."""
+    torch._foreach_mul_([local(grad) for grad in grads], factor)
+
+
+def local(tensor: torch.Tensor) -> torch.Tensor:
+    """The part of a tensor that lies on this rank; all of one that is not sharded."""
+    return getattr(tensor, "_local_tensor", tensor)
 
 
 def total_norm(grads: list[torch.Tensor]) -> float:

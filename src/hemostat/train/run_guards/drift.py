@@ -10,7 +10,7 @@ import torch
 from hemostat.findings import Finding, Severity
 from hemostat.train.parallel import dp
 from hemostat.train.run_guards.guard import RankGuard
-from hemostat.train.update import Step
+from hemostat.train.update import Step, local
 
 if TYPE_CHECKING:
     from hemostat.train.session import Session
@@ -28,18 +28,21 @@ class DriftGuard(RankGuard):
     def __init__(self, session: Session) -> None:
         self._session = session
 
-    def mine(self, step: Step) -> list[int]:
-        """A checksum for each parameter."""
-        params = list(dp.unwrap(self._session.model).parameters())
-        sums: list[int] = torch.stack([checksum(param) for param in params]).tolist()
-        return sums
+    def mine(self, step: Step) -> dict[str, int]:
+        """A checksum for the part of each parameter that is here."""
+        named = dict(dp.unwrap(self._session.model).named_parameters())
+        sums: list[int] = torch.stack([checksum(local(param)) for param in named.values()]).tolist()
+        return dict(zip(named, sums, strict=True))
 
     def compare(self, said: list[Any], step: Step) -> Finding | None:
         """A finding where a parameter differs."""
         if len(said) == 1:
             return None
-        names = [name for name, _ in dp.unwrap(self._session.model).named_parameters()]
-        odd = {name: ranks for name, *sums in zip(names, *said, strict=True) if (ranks := odd_ranks(sums))}
+        odd: dict[str, list[int]] = {}
+        for ranks in self._session.mesh.copies():
+            for name in said[ranks[0]]:
+                strange = [ranks[place] for place in odd_ranks([said[rank][name] for rank in ranks])]
+                odd |= {name: odd.get(name, []) + strange} if strange else {}
         if not odd:
             return None
         first, ranks = next(iter(odd.items()))

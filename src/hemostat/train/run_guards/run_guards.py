@@ -66,7 +66,7 @@ class RunGuards:
         self._session = session
         settings = session.settings
         on = [name for name in GUARDS if name in settings.guards]
-        if session.world.num_ranks == 1:
+        if session.mesh.layout.sizes["dp"] == 1:
             on = [name for name in on if name != "drift"]
         guards = {name: GUARDS[name](session) for name in on}
         self._panel = Panel(guards, settings.stop_on, session.heed)

@@ -1,0 +1,267 @@
+"""`arrange`: a model as its layout divides it: stages, shared matrices, recomputation, shards, in this order."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from hemostat.plan import Layout, balance
+from hemostat.train.optimizer_state import param_names
+from hemostat.train.parallel import dp
+from hemostat.train.parallel.mesh import Mesh
+from hemostat.train.parallel.rows import Inputs
+from hemostat.train.update import Norm, grad_norm
+
+if TYPE_CHECKING:
+    from hemostat.train.parallel.parts import Parts
+    from hemostat.train.parallel.pp import Pipelined
+    from hemostat.train.parallel.stages import Stage
+    from hemostat.train.parallel.tp import Shared
+
+
+class Splittable(NamedTuple):
+    """A model with what its task says of where it can be split.
+
+    Attributes:
+        model: unwrapped.
+        blocks: its blocks in order; None: found by their kind.
+        tensor_plan: module name to style; None: known for its kind, or none.
+        inputs: positional and named inputs of a micro-batch; None: a tensor for each input that it needs.
+    """
+
+    model: nn.Module
+    blocks: Sequence[nn.Module] | None = None
+    tensor_plan: Mapping[str, str] | None = None
+    inputs: Inputs | None = None
+
+    @classmethod
+    def of(cls, model: nn.Module | Splittable) -> Splittable:
+        """The same, or a model of which nothing is said."""
+        return model if isinstance(model, cls) else cls(model)  # type: ignore[arg-type]
+
+
+class Arranged(NamedTuple):
+    """The part of a model on this rank.
+
+    Attributes:
+        model: its parameters are those of this rank, by the names they have in the whole model.
+        layout: what it was divided by.
+        pipeline: runs the stages; None where there is one.
+        shared: what tensor parallelism has made of it; None without.
+        norm: 2-norm of the gradient over all ranks.
+        aliases: name here to name in the whole model, of parameters that two stages share.
+        notes: what was asked for and is not so, with the reason.
+    """
+
+    model: nn.Module
+    layout: Layout
+    pipeline: Pipelined | None = None
+    shared: Shared | None = None
+    norm: Norm = grad_norm
+    aliases: Mapping[str, str] = {}
+    notes: tuple[str, ...] = ()
+
+    def param_names(self, optimizer: torch.optim.Optimizer) -> list[str]:
+        """Names of the optimizer's parameters in its own order, the same under every layout."""
+        return [self.aliases.get(name, name) for name in param_names(self.model, optimizer)]
+
+    @property
+    def judged(self) -> nn.Module:
+        """What evaluations call."""
+        return self.pipeline or self.model
+
+    def accumulating(self, model: nn.Module, last: bool) -> AbstractContextManager[None]:
+        """Hold back what can wait of the averaging of gradients on every micro-batch but the last of a window."""
+        if self.layout.is_dp:
+            return dp.accumulating(model, last)
+        if self.layout.fsdp == 1 and self.layout.num_data_ranks == 1:
+            return nullcontext()
+        from hemostat.train.parallel import fsdp
+
+        return fsdp.accumulating(model, last)
+
+    def context(self) -> AbstractContextManager[None]:
+        """Where forward pass, loss and backward pass run."""
+        if self.shared is None:
+            return nullcontext()
+        from hemostat.train.parallel import tp
+
+        return tp.context(self.shared)
+
+    def whole(self, tree: Any) -> Any:
+        """A tree with every tensor whole on this rank."""
+        if self.shared is None:
+            return tree
+        from hemostat.train.parallel import tp
+
+        return tp.whole(tree)
+
+    def complete(self, params: Sequence[Tensor]) -> None:
+        """Add up the gradients of which this rank has seen a part only; once a window, on all ranks."""
+        if self.shared is not None:
+            from hemostat.train.parallel import tp
+
+            tp.complete_grads(params)
+
+
+def arrange(given: Splittable, mesh: Mesh, optimizer: torch.optim.Optimizer | None) -> Arranged:
+    """Divide a model in place, and let its optimizer follow.
+
+    Args:
+        given: freshly built, the same weights on all ranks.
+        mesh: the ranks.
+        optimizer: over its parameters; None where it is built afterwards.
+
+    Raises:
+        UsageError: the model cannot be divided so; on all ranks, before they meet.
+    """
+    model, layout = given.model, mesh.layout
+    if layout.is_dp and layout.recompute == "none" and not layout.compile:
+        return Arranged(model, layout)
+    from hemostat.train.parallel.parts import find_parts, require_blocks, require_tensor_plan
+
+    parts = find_parts(model, given.blocks, given.tensor_plan)
+    if layout.recompute != "none" or layout.compile:
+        require_blocks(model, parts)
+    if layout.tp > 1:
+        require_tensor_plan(model, parts)
+    names = _names(model, optimizer)
+    stages, tie = _stages(given, parts, mesh) if layout.pp > 1 else ([], None)
+    mine = [stage for stage in stages if stage.number % layout.pp == mesh.place.pp]
+    pieces: list[nn.Module] = [*mine] or [model]
+    blocks = [
+        module for name, module in zip(parts.blocks, parts.modules(model), strict=True) if _held(name, pieces)
+    ]
+    shared = _share(pieces, parts, mesh)
+    _rework(blocks, mesh)
+    _shard(pieces, blocks, mesh)
+    pipeline: Pipelined | None = None
+    tied: Sequence[Tensor] = ()
+    aliases: dict[str, str] = {}
+    if stages:
+        from hemostat.train.parallel.stages import prune
+
+        prune(model, mine)
+        pipeline, tied, aliases = _pipeline(model, mine, tie, mesh)
+    _follow(optimizer, names, model)
+    norm = _norm(mesh, tied)
+    return Arranged(model, layout, pipeline, shared, norm, aliases, shared.notes if shared else ())
+
+
+def _norm(mesh: Mesh, tied: Sequence[Tensor]) -> Norm:
+    if mesh.layout.is_dp:
+        return grad_norm
+    from hemostat.train.parallel.norm import GradNorm
+
+    return GradNorm(mesh.layout.num_ranks, mesh.layout.pp, tied=tied)
+
+
+def _names(model: nn.Module, optimizer: torch.optim.Optimizer | None) -> dict[int, str]:
+    return {} if optimizer is None else {id(param): name for name, param in model.named_parameters()}
+
+
+def _follow(optimizer: torch.optim.Optimizer | None, names: dict[int, str], model: nn.Module) -> None:
+    """Give an optimizer the parameters that have taken the place of those it was built over."""
+    if optimizer is None:
+        return
+    now = dict(model.named_parameters(remove_duplicate=False))
+    for group in optimizer.param_groups:
+        params = [(names.get(id(param)), param) for param in group["params"]]
+        group["params"] = [
+            param if name is None else now[name] for name, param in params if name is None or name in now
+        ]
+
+
+def _stages(given: Splittable, parts: Parts, mesh: Mesh) -> tuple[list[Stage], tuple[str, str] | None]:
+    from hemostat.train.parallel.parts import require_blocks
+    from hemostat.train.parallel.stages import build_stages, tied
+
+    require_blocks(given.model, parts)
+    borders = balance([1.0] * len(parts.blocks), mesh.layout.num_stages)
+    stages = build_stages(given.model, parts, borders, given.inputs)
+    return stages, tied(given.model, stages)
+
+
+def _held(name: str, pieces: Sequence[nn.Module]) -> bool:
+    return any(name == other for piece in pieces for other, _ in piece.named_modules())
+
+
+def _share(pieces: Sequence[nn.Module], parts: Parts, mesh: Mesh) -> Shared | None:
+    layout = mesh.layout
+    if layout.tp == 1:
+        return None
+    from hemostat.train.parallel import tp
+
+    shared = [
+        tp.parallelize(
+            piece,
+            parts.tensor_plan,
+            mesh.along("tp"),
+            sequence_parallel=layout.sequence_parallel,
+            loss_parallel=layout.loss_parallel,
+        )
+        for piece in pieces
+    ]
+    return shared[-1]
+
+
+def _rework(blocks: Sequence[nn.Module], mesh: Mesh) -> None:
+    layout = mesh.layout
+    if layout.recompute != "none":
+        from hemostat.train.parallel.recompute import recompute
+
+        recompute(blocks, layout.recompute)
+    if layout.compile:
+        from hemostat.train.parallel.compiled import compile_blocks
+
+        compile_blocks(blocks, mesh.device)
+
+
+def _shard(pieces: Sequence[nn.Module], blocks: Sequence[nn.Module], mesh: Mesh) -> None:
+    layout = mesh.layout
+    if layout.is_dp or layout.num_data_ranks == 1:
+        return
+    from hemostat.train.parallel import fsdp
+
+    axes = ("dp", "fsdp") if layout.sizes["dp"] > 1 else ("fsdp",)
+    for piece in pieces:
+        inside = [block for block in blocks if any(block is module for module in piece.modules())]
+        if layout.fsdp > 1:
+            fsdp.shard(piece, inside, mesh.along(*axes), reshard=layout.reshard)
+        else:
+            fsdp.replicate(piece, inside, mesh.along(*axes))
+
+
+def _pipeline(
+    model: nn.Module, mine: Sequence[Stage], tie: tuple[str, str] | None, mesh: Mesh
+) -> tuple[Pipelined, Sequence[Tensor], dict[str, str]]:
+    from hemostat.train.parallel.pp import Pipelined, Stages
+
+    params: tuple[Tensor, ...] = ()
+    group, aliases = None, {}
+    if tie is not None:
+        group = _tied_group(mesh)
+        held = dict(model.named_parameters(remove_duplicate=False))
+        name = tie[0] if mesh.place.pp == 0 else tie[1]
+        if name in held:
+            params, aliases = (held[name],), {name: tie[0]}
+    stages = Stages({stage.number: stage for stage in mine}, params, group)
+    return Pipelined(model, stages, mesh), params, aliases
+
+
+def _tied_group(mesh: Mesh) -> dist.ProcessGroup | None:
+    """First and last rank of this rank's pipeline; all ranks take part in making each such group."""
+    layout, mine = mesh.layout, None
+    pipelines: dict[tuple[int, ...], list[int]] = {}
+    for rank in range(layout.num_ranks):
+        pipelines.setdefault(layout.place(rank)[1:], []).append(rank)
+    for place, ranks in pipelines.items():
+        group = dist.new_group([ranks[0], ranks[-1]])
+        if place == mesh.place[1:]:
+            mine = group
+    return mine

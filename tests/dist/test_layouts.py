@@ -1,0 +1,147 @@
+"""Every layout against one process on the same global batch: losses and weights of five steps, in float64."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+from torch.distributed.tensor import DTensor
+from torch.nn import functional
+from torch.utils.data import TensorDataset
+
+from hemostat.data import Source
+from hemostat.plan import Layout
+from hemostat.recipe import Base
+from hemostat.task import LossDoor, Task
+from hemostat.train import Session, TrainSettings
+from hemostat.train.loop import Trainer
+from hemostat.train.parallel import dp
+from hemostat.train.split_model import split_model
+
+VOCAB, POSITIONS = 67, 10  # of which neither divides by 4
+
+
+class Block(nn.Module):
+    def __init__(self, dim: int) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(dim)
+        self.up = nn.Linear(dim, 3 * dim)
+        self.down = nn.Linear(3 * dim, dim)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + self.down(functional.gelu(self.up(self.norm(x))))
+
+
+class Net(nn.Module):
+    def __init__(self, tied: bool, num_blocks: int = 4, dim: int = 12) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(VOCAB, dim)
+        self.blocks = nn.ModuleList(Block(dim) for _ in range(num_blocks))
+        self.norm = nn.LayerNorm(dim)
+        self.head = nn.Linear(dim, VOCAB, bias=False)
+        if tied:
+            self.head.weight = self.embedding.weight
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        x = self.embedding(ids)
+        for block in self.blocks:
+            x = block(x)
+        return self.head(self.norm(x))
+
+
+class Words(Task):
+    tied: bool = False
+
+    def model(self) -> nn.Module:
+        torch.manual_seed(3)
+        return Net(self.tied).double()
+
+    def train_data(self) -> TensorDataset:
+        generator = torch.Generator().manual_seed(5)
+        return TensorDataset(*torch.randint(0, VOCAB, (2, 64, POSITIONS), generator=generator))
+
+    def val_data(self) -> TensorDataset:
+        generator = torch.Generator().manual_seed(6)
+        return TensorDataset(*torch.randint(0, VOCAB, (2, 13, POSITIONS), generator=generator))
+
+    def loss(self, output: torch.Tensor, target: torch.Tensor) -> tuple[torch.Tensor, int]:
+        return functional.cross_entropy(
+            output.flatten(0, 1), target.flatten(), reduction="sum"
+        ), target.numel()
+
+    def tensor_plan(self, model: nn.Module) -> dict[str, str]:
+        return {
+            "embedding": "vocab_in",
+            "blocks.*.norm": "sequence",
+            "blocks.*.up": "colwise",
+            "blocks.*.down": "rowwise",
+            "norm": "sequence",
+            "head": "vocab_out",
+        }
+
+
+def trained(layout: str, values: dict, tied: bool) -> dict:
+    """Losses, norms, figures and whole weights after the run."""
+    task = Words(tied=tied)
+    base = Base(
+        optimizer="adamw", lr=0.01, tuned_batch=22, total_samples=110, clip_norm=0.5, monitor="val_loss"
+    )
+    from hemostat.recipe import Devices
+
+    settings = TrainSettings(record=False, layout=Layout.read(layout) if layout else Layout(), **values)
+    source = Source(task.train_data(), "train_data")
+    model = split_model(task, task.model(), source, settings.layout)
+    devices = Devices(global_batch=22, accumulation=3)
+    steps = []
+    with Session(model, None, source, base, devices, settings) as session:
+        trainer = Trainer(session, LossDoor(task), Source(task.val_data(), "val_data"))
+        for batch in session.steps():
+            trainer._pass(batch)
+            if session.at_window_end:
+                steps.append((session.last.loss, session.last.grad_norm, session.last.samples))
+        figures = session.evaluate(trainer.val_data, trainer._measure)
+        weights = {}
+        for name, param in dp.unwrap(session.model).named_parameters():
+            param = param.detach()
+            weights[name] = (param.full_tensor() if isinstance(param, DTensor) else param).clone()
+    return {"steps": steps, "figures": figures, "weights": weights}
+
+
+LAYOUTS = {
+    1: ["recompute=full", "recompute=selective"],
+    2: [
+        "dp=2",
+        "fsdp=2",
+        "fsdp=2,reshard=false",
+        "tp=2",
+        "tp=2,sequence_parallel=false,loss_parallel=false",
+        "pp=2",
+        "pp=2,schedule=gpipe",
+        "pp=2,schedule=interleaved,stages_per_rank=2",
+        "pp=2,schedule=zero_bubble",
+        "fsdp=2,recompute=selective",
+    ],
+    4: ["dp=2,fsdp=2", "dp=2,tp=2", "fsdp=2,tp=2", "pp=2,fsdp=2", "pp=2,tp=2", "pp=2,dp=2", "pp=4"],
+}
+CASES = [(num, layout) for num, layouts in LAYOUTS.items() for layout in layouts]
+
+
+@pytest.fixture(scope="module")
+def one_process():
+    return {tied: trained("", {}, tied) for tied in (False, True)}
+
+
+@pytest.mark.parametrize("tied", [False, True])
+@pytest.mark.parametrize(("num_ranks", "layout"), CASES)
+def test_a_layout_trains_as_one_process_does(ranks, one_process, num_ranks, layout, tied):
+    whole = one_process[tied]
+    found = ranks(num_ranks, trained, layout, {}, tied) if num_ranks > 1 else [trained(layout, {}, tied)]
+    seen = set()
+    for one in found:
+        for step, expected in zip(one["steps"], whole["steps"], strict=True):
+            assert step == pytest.approx(expected, abs=1e-10)
+        assert one["figures"] == pytest.approx(whole["figures"], abs=1e-10)
+        for name, weight in one["weights"].items():
+            torch.testing.assert_close(weight, dict(whole["weights"]).get(name, weight), rtol=0, atol=1e-10)
+            seen.add(name)
+    assert seen >= whole["weights"].keys()
