@@ -185,10 +185,6 @@ class ByteGPT(hemostat.Task):
         guess = bytes(output[0, -NUM_SHOWN:].argmax(dim=-1).tolist())
         return "\n".join(f"{name} {readable(line)}" for name, line in (("text ", text), ("guess", guess)))
 
-    def blocks(self) -> None:
-        """Not cut into stages: the model fits anywhere."""
-        return
-
     def baselines(self) -> dict[str, float]:
         """Bits per byte that others reach on the same held-out files."""
         return held_out_bits(load_corpus())

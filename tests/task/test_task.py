@@ -6,6 +6,7 @@ from typing import ClassVar, NamedTuple
 
 import pytest
 import torch
+from torch import nn
 
 from hemostat.errors import TaskError
 from hemostat.task import Task, hyper_parameters
@@ -147,7 +148,10 @@ def test_a_batch_without_a_target(batch, what):
 
 def test_optional_methods_say_none():
     task = Line()
-    for answer in (task.val_data(), task.test_data(), task.blocks(), task.tensor_plan(), task.fingerprint()):
+    model = nn.Linear(1, 1)
+    for answer in (task.val_data(), task.test_data(), task.fingerprint()):
         assert answer is None
+    assert task.blocks(model) is None
+    assert task.tensor_plan(model) is None
     assert task.show(None, None) is None
     assert task.metrics(None, None) == {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, dataclass_transform
 
@@ -119,12 +119,19 @@ class Task:
         """A few samples (text, images) that are recorded at each evaluation, or None."""
         return None
 
-    def blocks(self) -> list[nn.Module] | None:
-        """The modules in order, for pipeline stages and sharding units, or None."""
+    def blocks(self, model: nn.Module) -> Sequence[nn.Module] | None:
+        """Modules of `model` in the order in which they are called: units for sharding, and what stages are made of.
+
+        None: they are found, in an `nn.Sequential`, in an `nn.ModuleList`, or by the kind of the model.
+        """
         return None
 
-    def tensor_plan(self) -> Mapping[str, Any] | None:
-        """Module name to tensor-parallel style, or None."""
+    def tensor_plan(self, model: nn.Module) -> Mapping[str, str] | None:
+        """Names of modules of `model`, with `*` for the number of a block, to how tensor parallelism shares them out.
+
+        Words are "colwise", "rowwise", "heads", "sequence", "vocab_in" and "vocab_out"; modules that are not named
+        stay whole on every rank. None: known for decoders of Hugging Face only.
+        """
         return None
 
     def fingerprint(self) -> Iterable[bytes] | Iterable[str | Path] | None:
