@@ -14,6 +14,7 @@ from typing import Annotated, Any
 import typer
 
 from hemostat.cli.budget import allowed
+from hemostat.cli.layout import check_layout, processes_of, read_layout, with_layout
 from hemostat.cli.messenger import Messenger
 from hemostat.cli.processes import check_processes
 from hemostat.config import decode, merge, parse_overrides, read_toml
@@ -39,6 +40,9 @@ def train(
     resume: Annotated[
         str | None, typer.Option(help="go on with a run from its last whole checkpoint: its id, or last")
     ] = None,
+    layout: Annotated[
+        str | None, typer.Option(help='how the processes share the model: "fsdp=2,tp=2", "pp=2"; else copies')
+    ] = None,
     max_hours: Annotated[
         str | None, typer.Option(help="save and stop before so many hours are spent: 4, 90min")
     ] = None,
@@ -61,6 +65,8 @@ def train(
     values = merge(read_toml(config) if config else {}, parse_overrides(set_ or []))
     values = merge(values, {"train": caps} if caps else {})
     values = merge(values, {"train": {"lr_range": True}} if lr_range else {})
+    axes = None if layout is None else read_layout(layout)
+    values = with_layout(values, axes)
     show = {"json": json, "plot": plot, "why": why}
     if "HEMOSTAT_RUN_DIR" in os.environ or "TORCHELASTIC_RUN_ID" in os.environ:
         raise typer.Exit(_be_a_rank(_named(task), values, show))
@@ -73,7 +79,8 @@ def train(
         given = record.given()
         task = _same_task(task, given.task)
         values = merge(merge(given.values, values), {"train": {"resume": record.id}})
-        nproc = nproc or given.num_ranks
+        values = with_layout(values, axes)
+        nproc = nproc or (processes_of(axes) if axes else given.num_ranks)
         project = allowed(values, record.path.parent)
     else:
         project = allowed(values, runs)
@@ -129,7 +136,10 @@ def _be_a_rank(task: str, values: dict[str, Any], show: dict[str, Any]) -> int:
 
 def _num_ranks(nproc: int | None, values: dict[str, Any]) -> int:
     wanted = {name: values[name] for name in ("num_ranks",) if name in values}
-    return check_processes(nproc if nproc is not None else decode(Devices, wanted).num_ranks)
+    axes = values.get("train", {}).get("layout")
+    if nproc is None:
+        nproc = processes_of(axes) if axes else decode(Devices, wanted).num_ranks
+    return check_layout(check_processes(nproc), axes or {})
 
 
 def _launch(job: Job, new: bool) -> int:

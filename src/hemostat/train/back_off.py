@@ -6,17 +6,15 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import msgspec
 import torch
 
 from hemostat.data import MicroBatch, TrainLoader
 from hemostat.errors import EnvironmentFailure
 from hemostat.findings import Finding, Severity
-from hemostat.recipe import Recipe
 from hemostat.train.header import recipe_header
 from hemostat.train.memory import REFUSALS, is_out_of_memory, release
 from hemostat.train.parallel import dp
-from hemostat.train.resolve import feed_of
+from hemostat.train.resolve import feed_of, recut
 from hemostat.train.undone import Buffers
 
 if TYPE_CHECKING:
@@ -192,32 +190,6 @@ class BackOff:
             self._session.recipe = recut(
                 recipe, -(-share // self.found), "more did not fit before the resume"
             )
-
-
-def recut(recipe: Recipe, accumulation: int, why: str) -> Recipe:
-    """The same recipe with its global batch in other pieces.
-
-    Args:
-        recipe: as it stands.
-        accumulation: micro-batches of a rank; at most as many as it has samples.
-        why: one clause, for `--why`.
-
-    Examples:
-        >>> from hemostat.recipe import Base, Devices, convert
-        >>> recipe = recut(convert(Base(lr=0.1, tuned_batch=24), Devices(num_ranks=2)), 2, "memory ran out")
-        >>> recipe.global_batch, recipe.micro_batch, recipe.accumulation
-        (24, 6, 2)
-    """
-    share = -(-recipe.global_batch // recipe.num_ranks)
-    accumulation = min(accumulation, share)
-    now = {"micro_batch": -(-share // accumulation), "accumulation": accumulation}
-    values = tuple(
-        msgspec.structs.replace(row, value=now[row.field], why=why, confidence="high")
-        if row.field in now
-        else row
-        for row in recipe.values
-    )
-    return msgspec.structs.replace(recipe, **now, values=values)
 
 
 def _named(ranks: list[int]) -> str:

@@ -32,6 +32,7 @@ def session_header(session: Session) -> dict[str, Any]:
     return {
         **run_header(session.origin, session.settings, session.recipe),
         "hardware": hardware(session.world) | {"usd_per_hour": session.usd_per_hour},
+        "layout": str(session.mesh.layout),
         "precision": session.precision.name,
         **described,
         **({"attempts": session.attempts} if session.attempts else {}),

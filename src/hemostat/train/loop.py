@@ -31,6 +31,7 @@ from hemostat.task import (
 )
 from hemostat.train.guards import nonfinite_rows
 from hemostat.train.header import task_header
+from hemostat.train.layout_notes import layout_notes
 from hemostat.train.loop_guard import check_same_data
 from hemostat.train.lr_range import find_range, said
 from hemostat.train.memory import find_micro_batch
@@ -119,6 +120,8 @@ class Trainer:
         for finding in session.recipe.findings:
             if finding.severity > Severity.INFO:
                 progress.say(f"note {finding.code}: {finding.message} {finding.fix}".rstrip())
+        for note in layout_notes(session):
+            progress.say(f"note: {note}")
         if session.settings.find_micro_batch and session.back_off.found is None:
             find_micro_batch(session, self._compute)
             progress.say(f"note: micro_batch={session.recipe.micro_batch} is the largest that fits")

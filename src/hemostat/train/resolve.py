@@ -16,6 +16,8 @@ from hemostat.train.settings import TrainSettings
 from hemostat.train.update import Updater, build_optimizer
 from hemostat.units import format_number
 
+FILL = 4  # micro-batches for each pipeline rank: a bubble below a quarter under 1F1B
+
 
 def complete_base(base: Base, optimizer: torch.optim.Optimizer | None, settings: TrainSettings) -> Base:
     """What works on one device, with what the script's own optimizer and the engine's settings add to it."""
@@ -56,6 +58,8 @@ def resolve_recipe(base: Base, devices: Devices, num_samples: int, mesh: Mesh) -
         "cpu" if mesh.device.type == "cpu" else torch.cuda.get_device_name(mesh.device)
     )
     recipe = convert(base, msgspec.structs.replace(devices, num_ranks=num_ranks, device=device))
+    if mesh.layout.pp > 1 and devices.accumulation is None and devices.micro_batch is None:
+        recipe = recut(recipe, FILL * mesh.layout.pp, f"to fill {mesh.layout.pp} pipeline stages")
     if recipe.is_sweep:
         rates = ", ".join(format_number(rate) for rate in recipe.sweep)
         raise FieldError(
@@ -138,3 +142,29 @@ def feed_of(recipe: Recipe, mesh: Mesh, seed: int) -> Feed:
         num_ranks=mesh.num_data_ranks,
         total_samples=recipe.total_samples,
     )
+
+
+def recut(recipe: Recipe, accumulation: int, why: str) -> Recipe:
+    """The same recipe with its global batch in other pieces.
+
+    Args:
+        recipe: as it stands.
+        accumulation: micro-batches of a rank; at most as many as it has samples.
+        why: one clause, for `--why`.
+
+    Examples:
+        >>> from hemostat.recipe import Base, Devices, convert
+        >>> recipe = recut(convert(Base(lr=0.1, tuned_batch=24), Devices(num_ranks=2)), 2, "memory ran out")
+        >>> recipe.global_batch, recipe.micro_batch, recipe.accumulation
+        (24, 6, 2)
+    """
+    share = -(-recipe.global_batch // recipe.num_ranks)
+    accumulation = min(accumulation, share)
+    now = {"micro_batch": -(-share // accumulation), "accumulation": accumulation}
+    values = tuple(
+        msgspec.structs.replace(row, value=now[row.field], why=why, confidence="high")
+        if row.field in now
+        else row
+        for row in recipe.values
+    )
+    return msgspec.structs.replace(recipe, **now, values=values)
