@@ -31,7 +31,8 @@ def test_the_last_bit_of_a_float_counts():
 @pytest.mark.parametrize(("odd", "where"), [(0, "rank 0"), (2, "rank 2")])
 def test_the_parameter_and_the_rank_are_named(odd, where):
     model = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Linear(2, 1))
-    guard = DriftGuard(SimpleNamespace(model=model))
+    mesh = SimpleNamespace(copies=lambda: [[0, 1, 2]])
+    guard = DriftGuard(SimpleNamespace(model=model, mesh=mesh))
     said = [guard.mine(STEP) for _ in range(3)]
     with torch.no_grad():
         model[1].weight[0, 1] += 1e-6
@@ -41,3 +42,14 @@ def test_the_parameter_and_the_rank_are_named(odd, where):
     assert f"1.weight differs on {where} (and 1 more parameters)" in finding.message
     assert finding.evidence == {"parameters": ["1.weight", "1.bias"], "ranks": [odd]}
     assert guard.compare(said[:1], STEP) is None
+
+
+def test_only_ranks_that_hold_the_same_shards_are_compared():
+    model = torch.nn.Linear(2, 2)
+    mesh = SimpleNamespace(copies=lambda: [[0, 2], [1, 3]])
+    guard = DriftGuard(SimpleNamespace(model=model, mesh=mesh))
+    said = [guard.mine(STEP) for _ in range(4)]
+    said[1] = said[3] = {name: value + 1 for name, value in said[1].items()}  # other shards, alike
+    assert guard.compare(said, STEP) is None
+    said[3] = said[0]
+    assert guard.compare(said, STEP).evidence["ranks"] == [3]
