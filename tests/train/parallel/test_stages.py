@@ -358,11 +358,37 @@ def test_what_is_no_tensor_does_not_cross():
             return super().forward(named["x"])
 
     model = nn.Sequential(Named(2, 2), Taker(2, 2))
+    message = "Sequential cannot be cut behind stage 0: a dict would have to cross"
+    with pytest.raises(TaskError, match=message):
+        build_stages(model, find_parts(model), (0, 1, 2), ((torch.ones(1, 2),), {}))
     first, _ = build_stages(model, find_parts(model), (0, 1, 2))
-    with pytest.raises(
-        TaskError, match=r"Sequential cannot be cut behind stage 0: a dict would have to cross"
-    ):
+    with pytest.raises(TaskError, match=message):
         first(torch.ones(1, 2))
+
+
+def test_a_block_that_looks_at_values_is_left_to_the_first_pass():
+    class Looking(nn.Linear):
+        def forward(self, x):
+            return super().forward(x if x.sum().item() > 0 else -x)
+
+    model = nn.Sequential(Looking(2, 2), nn.Linear(2, 2))
+    x = torch.ones(1, 2)
+    first, last = build_stages(model, find_parts(model), (0, 1, 2), ((x,), {}))
+    assert torch.equal(last(first(x)), model(x))
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_cutting_leaves_weights_statistics_and_random_numbers_alone(name):
+    model, inputs = make(name)
+    before = {key: value.clone() for key, value in model.state_dict().items()}
+    tensors = dict(model.named_parameters()) | dict(model.named_buffers())
+    random_state = torch.get_rng_state()
+    num_blocks = len(find_parts(model).blocks)
+    build_stages(model, find_parts(model), (0, 2, num_blocks), inputs())
+    assert_equal(dict(model.state_dict()), before)
+    after = dict(model.named_parameters()) | dict(model.named_buffers())
+    assert all(tensor is after[key] for key, tensor in tensors.items())
+    assert torch.equal(random_state, torch.get_rng_state())
 
 
 def test_other_inputs_than_those_it_was_cut_for_are_refused():

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _NormBase
+from torch.utils import _pytree as pytree
 
 from hemostat.errors import TaskError
 from hemostat.train.parallel.drafts import Draft, Drafts, Inputs, draft
@@ -102,7 +104,33 @@ def build_stages(
     """
     require_blocks(model, parts)
     drafts = draft(model, parts.blocks, borders, inputs)
-    return [Stage(model, drafts, number) for number in range(len(drafts.stages))]
+    stages = [Stage(model, drafts, number) for number in range(len(drafts.stages))]
+    if inputs is not None:
+        _rehearse(stages, inputs)
+    return stages
+
+
+def _rehearse(stages: Sequence[Stage], inputs: Inputs) -> None:
+    """See what would cross the cuts, without computing it: where it is no tensor, every rank says so at once."""
+    from torch._subclasses.fake_tensor import FakeTensorMode  # half a second, and only pipelines need it
+
+    with FakeTensorMode(allow_non_fake_inputs=True) as fake, torch.no_grad():
+        values, kwargs = pytree.tree_map_only(Tensor, fake.from_tensor, (tuple(inputs[0]), dict(inputs[1])))
+        for stage in stages:
+            weights: dict[str, Tensor] = {name: fake.from_tensor(tensor) for name, tensor in _tensors(stage)}
+            try:
+                returned = torch.func.functional_call(stage, weights, values, kwargs, tie_weights=False)
+            except (RuntimeError, TypeError, ValueError, AttributeError, AssertionError, LookupError):
+                return  # a module looks at values, of which there are none: what crosses is seen in the first pass
+            values = returned if isinstance(returned, tuple) else (returned,)
+
+
+def _tensors(stage: Stage) -> Iterator[tuple[str, Tensor]]:
+    """Parameters and buffers, those of a module with several names once: torch does not put them back right else."""
+    for prefix, module in stage.named_modules():
+        for key, tensor in (*module._parameters.items(), *module._buffers.items()):
+            if tensor is not None:
+                yield f"{prefix}.{key}" if prefix else key, tensor
 
 
 def _sendable(value: Tensor, received: tuple[Any, ...]) -> Tensor:
