@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import types
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -22,8 +23,10 @@ from torch.distributed.tensor.parallel import (
 from torch.distributed.tensor.parallel import loss_parallel as torch_loss_parallel
 from torch.utils import _pytree as pytree
 
+from hemostat.errors import TaskError
 from hemostat.train.parallel.tp_plan import Planned, features, head_counts, is_conv1d, planned
 
+_CUT: Final = re.compile("DTensor|[Ss]harding (strategy|[Pp]ropagation)")
 POSITIONS: Final = 1  # dim of (batch, positions, width) that sequence parallelism cuts
 
 
@@ -78,34 +81,35 @@ def parallelize(
     if sequence_parallel and why:
         notes.append(f"layout.sequence_parallel has no effect: {why}")
         sequence_parallel = False
-    has_head = bool(found.named("vocab_out"))
-    if loss_parallel and not has_head:
-        loss_parallel = False
+    shared = Shared(sequence_parallel, loss_parallel and bool(found.named("vocab_out")), tuple(notes))
+    if sequence_parallel:
+        _gather_whole(model, found, mesh)
+    _place(model, found, mesh, shared)
+    for name in found.attentions:
+        _divide_heads(model.get_submodule(name), mesh.size())
+    if sequence_parallel:
+        _enter_and_leave(model, found, mesh, keep=shared.loss_parallel)
+    return shared
+
+
+def _place(model: nn.Module, found: Planned, mesh: DeviceMesh, shared: Shared) -> None:
+    """Cut the parameters; those that were tied or frozen stay so, which torch's styles do not see to."""
     ties = _ties(model)
     frozen = [
         name for name, param in model.named_parameters(remove_duplicate=False) if not param.requires_grad
     ]
-    between: Placement = Shard(POSITIONS) if sequence_parallel else Replicate()
-    if sequence_parallel:
-        _gather_whole(model, found, mesh)
+    between: Placement = Shard(POSITIONS) if shared.sequence_parallel else Replicate()
     for name, word in found.words.items():
-        style = _style(word, between, loss_parallel)
-        if style is not None:
-            module = model.get_submodule(name)
-            if is_conv1d(module):
-                _share_conv1d(module, mesh, style)
-            else:
-                parallelize_module(module, mesh, style, src_data_rank=None)
-    for name in found.named("vocab_in"):
-        _look_up_own_rows(model.get_submodule(name), mesh, between)
+        module, style = model.get_submodule(name), _style(word, between, shared.loss_parallel)
+        if word == "vocab_in":
+            _look_up_own_rows(module, mesh, between)
+        elif style is not None and is_conv1d(module):
+            _share_conv1d(module, mesh, style)
+        elif style is not None:
+            parallelize_module(module, mesh, style, src_data_rank=None)
     _tie_again(model, ties)
     for name in frozen:
         model.get_parameter(name).requires_grad_(False)
-    for name in found.attentions:
-        _divide_heads(model.get_submodule(name), mesh.size())
-    if sequence_parallel:
-        _enter_and_leave(model, found, mesh, keep=loss_parallel)
-    return Shared(sequence_parallel, loss_parallel, tuple(notes))
 
 
 def _why_whole(model: nn.Module, found: Planned) -> str:
@@ -257,13 +261,33 @@ def context(shared: Shared) -> Iterator[None]:
 
     A plain tensor beside a DTensor (targets, masks) stands for the same on all ranks, and cross-entropy understands
     logits that are cut along the vocabulary.
+
+    Raises:
+        TaskError: model or loss does something that torch cannot do with activations or logits that are cut.
     """
     with ExitStack() as stack:
         if shared.sequence_parallel or shared.loss_parallel:
             stack.enter_context(implicit_replication())
         if shared.loss_parallel:
-            stack.enter_context(torch_loss_parallel())
-        yield
+            loss = torch_loss_parallel()
+            loss.__enter__()
+            # torch's own context does not end where an error leaves it
+            stack.callback(loss.__exit__, None, None, None)
+        try:
+            yield
+        except RuntimeError as error:
+            if _CUT.search(str(error)) and (shared.sequence_parallel or shared.loss_parallel):
+                raise TaskError(_explained(shared, error)) from error
+            raise
+
+
+def _explained(shared: Shared, error: RuntimeError) -> str:
+    cut = [name for name in ("sequence_parallel", "loss_parallel") if getattr(shared, name)]
+    first = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+    return (
+        f"the model or its loss does something that torch cannot do with a tensor that is shared out: {first[:200]} "
+        f"Write {' or '.join(f'layout.{name}=false' for name in reversed(cut))}."
+    )
 
 
 def whole(tree: Any) -> Any:
