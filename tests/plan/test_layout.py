@@ -192,3 +192,8 @@ def test_counts():
     assert not layout.is_dp
     assert Layout(dp=8).is_dp
     assert not any(Layout(**{axis: 2}).is_dp for axis in ("fsdp", "tp", "pp"))
+
+
+def test_zero_bubble_takes_no_compiled_blocks():
+    with pytest.raises(FieldError, match=r"layout\.compile=True: .*zero_bubble"):
+        Layout(pp=2, schedule="zero_bubble", compile=True)

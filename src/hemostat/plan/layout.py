@@ -79,6 +79,13 @@ class Layout(Config, frozen=True, kw_only=True):
             raise FieldError(
                 "layout.schedule", self.schedule, "orders pipeline stages, and pp=1", "Give pp=2 or more."
             )
+        if self.schedule == "zero_bubble" and self.compile:
+            raise FieldError(
+                "layout.compile",
+                True,
+                "is not possible with schedule=zero_bubble, which splits each backward pass in two",
+                "Leave one of them out.",
+            )
         looped = self.stages_per_rank > 1
         if looped and (self.pp == 1 or self.schedule not in (None, *_LOOPED)):
             raise FieldError(

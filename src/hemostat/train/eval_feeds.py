@@ -64,6 +64,7 @@ class EvalFeeds:
         random, told = rng_state(session.world.device), session.control.interrupt
         with session.autocast(), session.spending.evaluating(), self.loader(data) as loader:
             found = evaluate(session.parts.judged, loader, measure, session.mesh, told)
+        session.parts.end_evaluation()
         if found is None:
             set_rng_state(random, session.world.device)
             step = session.last.number if session.last else 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,7 +17,7 @@ from hemostat.task import Task, to_device
 from hemostat.train.back_off import BackOff
 from hemostat.train.caps import Spending
 from hemostat.train.checkpoint import Saver
-from hemostat.train.control import ControlVote, Stop
+from hemostat.train.control import ControlVote, Stop, stronger
 from hemostat.train.eval_feeds import EvalFeeds
 from hemostat.train.evaluate import Measure
 from hemostat.train.header import session_header
@@ -29,6 +28,7 @@ from hemostat.train.noise import NoiseMeter
 from hemostat.train.outcome import Outcome
 from hemostat.train.own_optimizer import warn_of_batch
 from hemostat.train.parallel import dp
+from hemostat.train.parallel.alike import SameBatches
 from hemostat.train.parallel.arrange import Splittable, arrange
 from hemostat.train.parallel.mesh import Mesh
 from hemostat.train.piped_window import PipedWindow
@@ -48,9 +48,11 @@ from hemostat.train.run_guards import RunGuards, heed
 from hemostat.train.settings import TrainSettings
 from hemostat.train.skips import Skips
 from hemostat.train.state import capture
+from hemostat.train.together import check_equal
 from hemostat.train.update import Step
 from hemostat.train.watch import Watch
 from hemostat.train.weights import check_checkpoint
+from hemostat.train.window_end import finish_window
 from hemostat.train.window_loss import WindowLoss
 
 
@@ -86,6 +88,7 @@ class Session:
         pulse: where this rank stands.
         watch: sees every session of the process.
         guard: follows the loop.
+        same_batches: compares them where ranks share them.
         piped: the window under way, where the model is in stages.
 
     Raises:
@@ -154,6 +157,7 @@ class Session:
         self._save_is_due = False
         self.window_loss = WindowLoss()
         self.piped = PipedWindow(self)
+        self.same_batches = SameBatches(self.mesh)
         self.batch: MicroBatch | None = None
         self.origin = Path.cwd()
         self.described_by = Task()
@@ -201,6 +205,7 @@ class Session:
         self.spending.begin()
         self.pulse.enter("data")
         for micro in self.back_off.micro_batches():
+            self.same_batches.check(micro)
             self.batch = micro
             self.guard.hand_out()
             self.pulse.hand_out()
@@ -266,36 +271,7 @@ class Session:
         Args:
             micro: its last micro-batch.
         """
-        self.pulse.enter("reduce")
-        part_square = self.noise.part_square(self.precision.loss_scale)
-        loss_sum, count, part_square, self._save_is_due, stop, out_of_memory = self.control.vote(
-            *self.mesh.counted(*self.window_loss.drain(), part_square), samples=micro.position
-        )
-        if out_of_memory:
-            self.back_off.give_up(micro)
-            return
-        lr = self.recipe.schedule.lr(self.applied_steps) * self.stopper.lr_factor
-        factor = micro.window_samples / count if count > 0 else 0.0
-        self.parts.complete(self.updater.params)
-        update = self.updater.apply(factor, lr)
-        number = self.last.number + 1 if self.last else 1
-        loss = loss_sum / count if count else math.nan
-        self.last = Step(number, micro.position, loss, lr, update.grad_norm, update.applied)
-        self.pulse.stepped(number)
-        if self.world.rank == 0:
-            self.record.log(number, micro.position, {"loss": loss, "lr": lr, "grad_norm": update.grad_norm})
-        if update.applied:
-            self.applied_steps += 1
-            self.noise.update(part_square, update.grad_norm, micro.window_samples, factor)
-            self.skips.applied()
-        else:
-            self.skipped_steps += 1
-            # fp16 looks for its scale by skipping; a window that counts nothing has nothing to learn from
-            searching = math.isfinite(loss_sum) and self.precision.loss_scale > 1.0
-            if not searching and count > 0:
-                self.skips.skipped(self.last, micro, self.loader.feed)
-        self.guards.after_step()
-        self.stop = stop or self.stop
+        self._save_is_due = finish_window(self, micro) or self._save_is_due
 
     @property
     def stop_reason(self) -> str:
@@ -328,7 +304,11 @@ class Session:
 
         Args:
             value: the pooled metric, equal on all ranks.
+
+        Raises:
+            TaskError: it is not equal; on all ranks.
         """
+        check_equal(self.world, self.outcome.monitor, value)
         self.guards.after_evaluation(value)
         verdict = self.stopper.update(value, self.applied_steps)
         self.judged_step = self.last.number if self.last else 0
@@ -336,7 +316,7 @@ class Session:
             self.outcome.best, self.outcome.best_step = value, self.judged_step
             self.spending.best_s = self.spending.total_s()
         if verdict.stop:
-            self.stop = Stop(verdict.why)
+            self.stop = stronger(self.stop, Stop(verdict.why))
         return verdict
 
     def log(self, **values: float) -> None:

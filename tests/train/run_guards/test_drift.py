@@ -5,7 +5,8 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from hemostat.train.run_guards.drift import DriftGuard, checksum
+from hemostat.train.parallel.alike import checksum
+from hemostat.train.run_guards.drift import DriftGuard
 from hemostat.train.update import Step
 
 STEP = Step(200, 1600, 0.5, 0.1, 1.0, True)

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from hemostat.plan import Layout, balance
 from hemostat.train.optimizer_state import param_names
 from hemostat.train.parallel import dp
+from hemostat.train.parallel.alike import check_same_model
 from hemostat.train.parallel.mesh import Mesh
 from hemostat.train.parallel.rows import Inputs
 from hemostat.train.update import Norm, grad_norm
@@ -51,6 +52,7 @@ class Arranged(NamedTuple):
     Attributes:
         model: its parameters are those of this rank, by the names they have in the whole model.
         layout: what it was divided by.
+        pieces: the stages here, or the model; none where it is whole.
         pipeline: runs the stages; None where there is one.
         shared: what tensor parallelism has made of it; None without.
         norm: 2-norm of the gradient over all ranks.
@@ -60,6 +62,7 @@ class Arranged(NamedTuple):
 
     model: nn.Module
     layout: Layout
+    pieces: Sequence[nn.Module] = ()
     pipeline: Pipelined | None = None
     shared: Shared | None = None
     norm: Norm = grad_norm
@@ -101,6 +104,15 @@ class Arranged(NamedTuple):
 
         return tp.whole(tree)
 
+    def end_evaluation(self) -> None:
+        """Drop what forward passes without a backward have left gathered."""
+        if self.layout.is_dp or self.layout.num_data_ranks == 1:
+            return
+        from hemostat.train.parallel import fsdp
+
+        for piece in self.pieces:
+            fsdp.reshard(piece)
+
     def complete(self, params: Sequence[Tensor]) -> None:
         """Add up the gradients of which this rank has seen a part only; once a window, on all ranks."""
         if self.shared is not None:
@@ -125,6 +137,8 @@ def arrange(given: Splittable, mesh: Mesh, optimizer: torch.optim.Optimizer | No
         return Arranged(model, layout)
     from hemostat.train.parallel.parts import find_parts, require_blocks, require_tensor_plan
 
+    if not layout.is_dp:
+        check_same_model(model, mesh.world)
     parts = find_parts(model, given.blocks, given.tensor_plan)
     if layout.recompute != "none" or layout.compile:
         require_blocks(model, parts)
@@ -150,7 +164,7 @@ def arrange(given: Splittable, mesh: Mesh, optimizer: torch.optim.Optimizer | No
         pipeline, tied, aliases = _pipeline(model, mine, tie, mesh)
     _follow(optimizer, names, model)
     norm = _norm(mesh, tied)
-    return Arranged(model, layout, pipeline, shared, norm, aliases, shared.notes if shared else ())
+    return Arranged(model, layout, pieces, pipeline, shared, norm, aliases, shared.notes if shared else ())
 
 
 def _norm(mesh: Mesh, tied: Sequence[Tensor]) -> Norm:

@@ -9,13 +9,12 @@ import torch
 
 from hemostat.findings import Finding, Severity
 from hemostat.train.parallel import dp
+from hemostat.train.parallel.alike import checksum
 from hemostat.train.run_guards.guard import RankGuard
 from hemostat.train.update import Step, local
 
 if TYPE_CHECKING:
     from hemostat.train.session import Session
-
-_INTS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
 class DriftGuard(RankGuard):
@@ -64,17 +63,6 @@ class DriftGuard(RankGuard):
                 "ranks": sorted({rank for some in odd.values() for rank in some}),
             },
         )
-
-
-def checksum(tensor: torch.Tensor) -> torch.Tensor:
-    """Sum of the bit patterns of a dense tensor as integers, int64 of no dims; one changed bit changes it.
-
-    Examples:
-        >>> int(checksum(torch.tensor([1.0, -0.0])) - checksum(torch.tensor([1.0, 0.0])))
-        -2147483648
-    """
-    flat = torch.view_as_real(tensor.detach()) if tensor.is_complex() else tensor.detach()
-    return flat.view(_INTS[flat.element_size()]).sum(dtype=torch.int64)
 
 
 def odd_ranks(sums: list[Any]) -> list[int]:
