@@ -44,7 +44,7 @@ def test_hemostat_has_left_a_record_on_the_disk(step, tmp_path):
     work = importlib.import_module("step_peers.workloads").mlp(70, 20)
     importlib.import_module("step_peers.with_hemostat").run(work, tmp_path)
     lines = (tmp_path / "run" / "metrics.0.jsonl").read_text().splitlines()
-    assert sum("loss" in json.loads(line)["values"] for line in lines) == 70
+    assert sum("loss" in json.loads(line).get("values", ()) for line in lines) == 70
 
 
 def test_loops_that_did_other_work_are_refused(step, times):

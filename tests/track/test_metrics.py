@@ -8,14 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hemostat.track import Recorder
-from hemostat.track.metrics import (
-    last_position,
-    metric_files,
-    metric_names,
-    read_lines,
-    read_metric,
-    seconds_after,
-)
+from hemostat.track.metrics import last_position, metric_files, metric_names, read_lines, read_metric
 
 
 def write(path, *points, rank=0, name="loss", times=None):
@@ -76,17 +69,3 @@ def test_every_finite_number_comes_back_exactly(tmp_path_factory, numbers):
         for step, number in enumerate(numbers):
             recorder.log(step, step, {"x": number})
     assert [value for _, _, value in read_metric(folder, "x")] == numbers
-
-
-def test_seconds_after_a_checkpoint_are_what_was_lost(tmp_path):
-    lines = [(10, 100.0), (20, 101.0), (30, 104.5), (40, 106.0)]
-    text = "".join(f'{{"step":1,"samples":{at},"time":{when},"values":{{}}}}\n' for at, when in lines)
-    (tmp_path / "metrics.0.jsonl").write_text(text)
-    assert seconds_after(tmp_path, 20) == 5.0
-    assert seconds_after(tmp_path, 40) == seconds_after(tmp_path, 5) == 0.0
-    (tmp_path / "metrics.0.jsonl").write_text(text + '{"step":1,"samples":50,"time":3.0,"values":{}}\n')
-    assert seconds_after(tmp_path, 20) == 0.0  # the clock jumped back
-
-
-def test_no_metrics_no_seconds(tmp_path):
-    assert seconds_after(tmp_path, 1) == 0.0

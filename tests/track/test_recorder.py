@@ -21,9 +21,10 @@ def test_lines_have_the_documented_form(tmp_path):
     before = time.time()
     with Recorder(tmp_path, 3) as recorder:
         recorder.log(7, 224, {"loss": 1.5, "lr": 0.1})
-    line = json.loads((tmp_path / "metrics.3.jsonl").read_text())
-    assert line.pop("time") == pytest.approx(before, abs=5)
+    began, line, ended = map(json.loads, (tmp_path / "metrics.3.jsonl").read_text().splitlines())
+    assert [row.pop("time") for row in (began, line, ended)] == pytest.approx([before] * 3, abs=5)
     assert line == {"step": 7, "samples": 224, "values": {"loss": 1.5, "lr": 0.1}}
+    assert (began, ended) == ({"attempt": "began"}, {"attempt": "ended"})
 
 
 def test_non_finite_numbers_survive_as_valid_json(tmp_path):
@@ -74,7 +75,8 @@ def test_a_forked_child_doubles_nothing(tmp_path):
         "if child: os.waitpid(child, 0); recorder.log(2, 2, {'loss': 2.0}); recorder.close()\n"
     )
     subprocess.run([sys.executable, "-W", "ignore", "-c", code, str(tmp_path)], check=True)
-    assert len((tmp_path / "metrics.0.jsonl").read_text().splitlines()) == 2
+    lines = (tmp_path / "metrics.0.jsonl").read_text().splitlines()
+    assert [json.loads(line).get("step", "mark") for line in lines] == ["mark", 1, 2, "mark"]
 
 
 def test_a_torn_line_is_sealed_before_new_ones(tmp_path):

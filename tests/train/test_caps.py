@@ -8,7 +8,8 @@ from torch.utils.data import TensorDataset
 from hemostat.errors import BudgetStop, FieldError
 from hemostat.recipe import Base
 from hemostat.track import load_run
-from hemostat.train import Session, TrainSettings, caps
+from hemostat.track.attempts import LAUNCHED
+from hemostat.train import Session, TrainSettings
 
 
 class Slow(torch.nn.Linear):
@@ -117,7 +118,7 @@ def test_the_parts_of_the_bill_make_the_whole(session):
 
 
 def test_start_up_counts_from_the_launch(session, monkeypatch):
-    monkeypatch.setenv(caps.LAUNCHED, str(time.monotonic() - 50))
+    monkeypatch.setenv(LAUNCHED, str(time.monotonic() - 50))
     assert 50 <= session().spending.parts()["start"] < 60
     capped = session(max_hours="40s")
     run(capped)

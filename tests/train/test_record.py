@@ -4,6 +4,7 @@ import threading
 import pytest
 
 from hemostat.errors import RecordError
+from hemostat.track import RunRecord
 from hemostat.train.data_watch import DataWatch
 from hemostat.train.process import World
 from hemostat.train.record import Record
@@ -17,7 +18,7 @@ def test_the_launcher_names_the_directory(tmp_path, monkeypatch):
     record.flush()
     record.close()
     assert json.loads((tmp_path / "given" / "run.json").read_text())["seed"] == 3
-    assert json.loads((tmp_path / "given" / "metrics.0.jsonl").read_text())["values"] == {"loss": 2.0}
+    assert RunRecord(tmp_path / "given").metrics("loss") == [(1, 32, 2.0)]
 
 
 def test_without_a_launcher_an_id_is_made(tmp_path, monkeypatch):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import time
 import warnings
 from pathlib import Path
 
@@ -12,7 +14,7 @@ from torch.utils.data import TensorDataset
 from hemostat.data import Order
 from hemostat.errors import HemostatWarning, RecordError, UsageError
 from hemostat.recipe import Base, Devices
-from hemostat.track import Checkpoints, load_run
+from hemostat.track import Checkpoints, ledger, load_run, update_run
 from hemostat.train import Session, TrainSettings
 from hemostat.train.control import Stop
 
@@ -113,6 +115,23 @@ def test_time_spent_before_counts():
     loop(first, stop_at=7)
     session, _, _ = resumed()
     assert session.outcome.train_s > first.outcome.train_s > 0.0
+
+
+def test_an_attempt_that_died_before_it_saved_is_counted_by_its_own_time():
+    """Another one follows; the ten hours between them cost nothing."""
+    first = begin()
+    loop(first, stop_at=7)
+    run_dir, began = first.record.path, time.time() - 36_000
+    line = {"step": 8, "samples": 119, "time": began + 25, "values": {"loss": 1.0}}
+    with (run_dir / "metrics.0.jsonl").open("a") as file:
+        file.write(f"{json.dumps({'attempt': 'began', 'time': began})}\n{json.dumps(line)}\n")
+    update_run(run_dir, attempts=[{"time": began, "from": "step-000000007", "num_ranks": 1}])
+    session, _, _ = resumed()
+    summary = load_run(RUNS).summary
+    assert 25 <= summary["spent"]["lost"] < 26 and 25 < summary["spent_s"] < 60
+    assert [attempt["from"] for attempt in session.attempts] == ["step-000000007"] * 2
+    (spent,) = ledger.read_ledger(RUNS)
+    assert spent.seconds == summary["spent_s"]
 
 
 def test_the_random_numbers_go_on_in_a_loop_of_ones_own_optimizer():

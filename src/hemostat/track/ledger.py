@@ -13,10 +13,10 @@ import msgspec
 
 from hemostat.errors import RecordError
 from hemostat.recipe import budget
+from hemostat.track.attempts import Attempt, read_attempts
 from hemostat.track.exits import rank_exits
 from hemostat.track.files import read_json, write_json
 from hemostat.track.index import list_runs
-from hemostat.track.metrics import read_lines
 from hemostat.track.record import RunRecord
 
 FILE = "ledger.json"
@@ -42,32 +42,44 @@ def read_ledger(root: Path) -> list[budget.Spent]:
 def spent_by(record: RunRecord) -> budget.Spent | None:
     """What one run has spent; None where it took no step or left no record of it.
 
-    Its summary says what it spent up to its end. Attempts that left none, since they were killed or are still going
-    on, are counted from their start to the last that was heard of them: a line of metrics or an exit file.
+    Its summary says what it spent up to the end of the attempt that wrote it. Attempts that wrote none, since they
+    were killed or are still going on, are counted each from its start to the last that was heard of it: a line of
+    metrics or an exit file. What lies between two attempts costs nothing, and a clock that was set between them is
+    never asked.
     """
     summary = record.summary
     price = record.headline.get("hardware", {}).get("usd_per_hour")
+    attempts = read_attempts(record.path)
     is_counted = isinstance(summary.get("spent_s"), int | float)
     seconds = float(summary["spent_s"]) if is_counted else 0.0
-    counted_until = float(summary.get("ended") or 0.0) if is_counted else 0.0
-    starts = [record.created, *(attempt["time"] for attempt in record.headline.get("attempts", []))]
-    open_starts = [start for start in starts if start > counted_until]
-    ended = max(counted_until, record.created)
-    if open_starts:
-        heard = _heard_of(record)
-        for start, until in zip(open_starts, [*open_starts[1:], float("inf")], strict=True):
-            last = max((moment for moment in heard if start <= moment < until), default=start)
-            seconds += last - start
-            ended = max(ended, last)
+    ended = max(float(summary.get("ended") or 0.0) if is_counted else 0.0, record.created)
+    for index in range(_num_counted(attempts, ended) if is_counted else 0, len(attempts)):
+        attempt = attempts[index]
+        begins = (index == 0 and attempt.began is None and record.created) or attempt.start
+        last = attempt.last + (_silence_s(record.path) if index == len(attempts) - 1 else 0.0)
+        seconds += max(0.0, last - begins)
+        ended = max(ended, last)
     if seconds <= 0:
         return None
     usd = float(price) * seconds / 3600.0 if isinstance(price, int | float) else None
     return budget.Spent(run=record.id, started=record.created, ended=ended, seconds=seconds, usd=usd)
 
 
-def _heard_of(record: RunRecord) -> list[float]:
-    lines = [line.time for line in read_lines(record.path / "metrics.0.jsonl")]
-    return lines + [moment for _, _, moment in rank_exits(record.path).values()] if lines else []
+def _num_counted(attempts: list[Attempt], ended: float) -> int:
+    """How many attempts a summary covers: those up to the last that ended; without marks, those before it."""
+    marked = [index for index, attempt in enumerate(attempts) if attempt.ended]
+    if marked:
+        return marked[-1] + 1
+    return sum(attempt.start <= ended for attempt in attempts)
+
+
+def _silence_s(run_dir: Path) -> float:
+    """Seconds from the last line to the exit files: a rank that hung before it was killed was paid for."""
+    try:
+        written = (run_dir / "metrics.0.jsonl").stat().st_mtime
+    except OSError:
+        return 0.0
+    return max((0.0, *(moment - written for _, _, moment in rank_exits(run_dir).values())))
 
 
 def first_time(root: Path, name: str, value: Any) -> bool:

@@ -28,15 +28,19 @@ def metric_files(run_dir: Path) -> list[Path]:
 
 def read_lines(path: Path) -> Iterator[Line]:
     """Read one file; a line that is torn or garbled is skipped, since a kill can leave one anywhere."""
-    try:
-        data = path.read_bytes()
-    except FileNotFoundError:
-        return
-    for raw in data.splitlines():
+    for raw in read_raw(path):
         try:
             yield _decode(raw)
         except (msgspec.DecodeError, UnicodeDecodeError):
             continue
+
+
+def read_raw(path: Path) -> list[bytes]:
+    """Every line of one file as it is; none where there is no file."""
+    try:
+        return path.read_bytes().splitlines()
+    except FileNotFoundError:
+        return []
 
 
 def read_metric(run_dir: Path, name: str) -> list[tuple[int, int, float]]:
@@ -84,13 +88,3 @@ def last_position(run_dir: Path) -> tuple[int, int] | None:
             best = max(best or (0, 0), (line.step, line.samples), key=lambda pair: pair[1])
             break
     return best
-
-
-def seconds_after(run_dir: Path, samples: int) -> float:
-    """Seconds between rank 0's last line at most at `samples` and its last line of all; never below 0."""
-    at = end = 0.0
-    for line in read_lines(run_dir / "metrics.0.jsonl"):
-        if line.samples <= samples:
-            at = line.time
-        end = line.time
-    return max(0.0, end - at) if at else 0.0

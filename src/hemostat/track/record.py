@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from hemostat.errors import RecordError
+from hemostat.track.attempts import seconds_after
 from hemostat.track.beats import Beat, Lookout, forget_beats, write_beat
 from hemostat.track.control import write_control
 from hemostat.track.evaluations import evaluation_dir, read_evaluations, write_evaluation
@@ -17,7 +18,7 @@ from hemostat.track.files import read_json
 from hemostat.track.fingerprint import Fingerprint
 from hemostat.track.fingerprint_files import read_fingerprint, write_fingerprint
 from hemostat.track.given import Given, read_given, write_given
-from hemostat.track.metrics import last_position, metric_files, metric_names, read_metric, seconds_after
+from hemostat.track.metrics import last_position, metric_files, metric_names, read_metric
 from hemostat.track.samples import Sample, read_samples, write_sample
 
 # a run that has written nothing for this long is not called running any more
@@ -100,7 +101,7 @@ class RunRecord:
         return last_position(self.path)
 
     def seconds_after(self, samples: int) -> float:
-        """Seconds between the last recorded line at most at `samples` and the last one of all; never below 0."""
+        """Seconds that were spent after a checkpoint at `samples`, in all attempts since, without the pauses."""
         return seconds_after(self.path, samples)
 
     def metrics(self, name: str) -> list[tuple[int, int, float]]:

@@ -14,6 +14,7 @@ import msgspec
 
 from hemostat.disk import recording
 from hemostat.errors import RecordError
+from hemostat.track.attempts import Mark, since_launch
 from hemostat.track.files import write_all
 
 
@@ -21,7 +22,9 @@ class Recorder:
     """Append-only metrics of one rank.
 
     A line is `{"step": int, "samples": int, "time": seconds since 1970, "values": {name: number}}`. JSON has
-    no NaN, so non-finite numbers are the strings "nan", "inf" and "-inf"; the reader turns them back.
+    no NaN, so non-finite numbers are the strings "nan", "inf" and "-inf"; the reader turns them back. Before the
+    first line and after the last one stands a mark of this attempt (attempts.py). Times count from the wall clock at
+    the start, so that a clock that is set meanwhile lengthens and shortens nothing.
 
     Each line leaves with one `write` of its own: measured 1.1 us more than a buffer (bench/record.py), and
     nothing sits in a buffer while a process hangs, forks or is killed. `flush` therefore means "on the
@@ -46,6 +49,9 @@ class Recorder:
     def __init__(self, run_dir: Path, rank: int) -> None:
         self.path = Path(run_dir) / f"metrics.{rank}.jsonl"
         self._encode = msgspec.json.Encoder().encode
+        self._clock_s = time.time() - time.monotonic()
+        self._began = self._now() - since_launch()
+        self._is_marked = False
         with recording(self.path):
             self._descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
             self._seal_torn_line()
@@ -70,7 +76,10 @@ class Recorder:
         if self._descriptor < 0:
             raise RecordError(f"record={str(self.path)!r}: is closed. Log before close().")
         numbers = {name: _number(value) for name, value in values.items()}
-        line = self._encode({"step": step, "samples": samples, "time": time.time(), "values": numbers})
+        if not self._is_marked:
+            self._mark("began", self._began)
+            self._is_marked = True
+        line = self._encode({"step": step, "samples": samples, "time": self._now(), "values": numbers})
         try:
             written = os.write(self._descriptor, line + b"\n")
         except OSError:
@@ -78,6 +87,13 @@ class Recorder:
         if written <= len(line):
             with recording(self.path):  # again, to finish the line or to hear the reason
                 write_all(self._descriptor, (line + b"\n")[written:])
+
+    def _now(self) -> float:
+        return self._clock_s + time.monotonic()
+
+    def _mark(self, attempt: str, moment: float) -> None:
+        with recording(self.path):
+            write_all(self._descriptor, self._encode(Mark(attempt, moment)) + b"\n")
 
     def flush(self) -> None:
         """Wait until what was logged is on the medium.
@@ -90,7 +106,10 @@ class Recorder:
                 os.fsync(self._descriptor)
 
     def close(self) -> None:
-        """Close the file; a second call does nothing."""
+        """Mark the end of this attempt and close the file; a second call does nothing."""
+        if self._is_marked and self._descriptor >= 0:
+            with contextlib.suppress(RecordError):  # on a full disk; then it counts as killed
+                self._mark("ended", self._now())
         descriptor, self._descriptor = self._descriptor, -1
         if descriptor >= 0:
             with contextlib.suppress(OSError):

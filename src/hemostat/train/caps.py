@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import math
-import os
 import time
 from collections import deque
 from collections.abc import Iterator
@@ -13,12 +12,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from hemostat.errors import BudgetStop
 from hemostat.recipe import caps as arithmetic
+from hemostat.track import attempts
 from hemostat.train.control import Stop
 
 if TYPE_CHECKING:
     from hemostat.train.session import Session
 
-LAUNCHED: Final = "HEMOSTAT_LAUNCHED_S"  # time.monotonic() of the launching process: the clock of the machine
 PARTS: Final = ("evaluation", "checkpoints", "data", "start", "lost")
 STEPS: Final = 32
 BYTES_PER_WEIGHT: Final = 3  # with an optimizer that keeps two numbers per weight
@@ -50,7 +49,7 @@ class Spending:
         self._looked_s: float | None = None
         self._made_s = time.perf_counter()
         self._began_s: float | None = None
-        self._unseen_s = since_launch()
+        self._unseen_s = attempts.since_launch()
         if math.isfinite(self.caps.limit_s) and session.world.rank == 0:
             session.control.askers.append(self._ask)
 
@@ -75,6 +74,10 @@ class Spending:
         """Seconds spent by all attempts, start-up included."""
         before_s = self.trained_before_s + self._before["start"]
         return before_s + self._unseen_s + time.perf_counter() - self._made_s
+
+    def start_anew(self) -> None:
+        """No attempt before this one has left anything, and yet they were paid for."""
+        self._unseen_s = attempts.since_launch(restarted=True) - (time.perf_counter() - self._made_s)
 
     def _start_s(self) -> float:
         return self._unseen_s + (self._began_s or time.perf_counter()) - self._made_s
@@ -160,11 +163,3 @@ class Spending:
         self._before = {name: float(state["parts"][name]) for name in PARTS}
         self._before["lost"] += lost_s
         self.best_s = state["best_s"]
-
-
-def since_launch() -> float:
-    """Seconds from the launching process's start to now; 0 where nobody said, or after a restart by the agent."""
-    text = os.environ.get(LAUNCHED, "")
-    if not text or os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") != "0":
-        return 0.0
-    return max(0.0, time.monotonic() - float(text))

@@ -51,6 +51,7 @@ def resume(session: Session) -> None:
         if (
             session.settings.resume is None
         ):  # the launcher restarts ranks that died before the first checkpoint
+            session.spending.start_anew()
             return
         raise RecordError(
             f"run {run_dir.name} has no whole checkpoint{'' if troubles else ' yet'}. Start it anew: "
@@ -99,7 +100,9 @@ def _go_on(session: Session, folder: Path, other_bytes: str) -> list[str]:
     fitted = fit_to_batch(shared, session)
     put_back(session, folder, fitted, own)
     changes += _differences(shared, session)
-    session.attempts = [*shared["attempts"], _attempt(session, folder)]
+    # those too that died before they saved
+    before = RunRecord(folder.parent.parent).header.get("attempts", shared["attempts"])
+    session.attempts = [*before, _attempt(session, folder)]
     return changes
 
 

@@ -10,7 +10,8 @@ import torch
 
 from hemostat.errors import BudgetStop
 from hemostat.recipe import caps
-from hemostat.train.caps import BYTES_PER_WEIGHT, STEPS, since_launch
+from hemostat.track import attempts
+from hemostat.train.caps import BYTES_PER_WEIGHT, STEPS
 from hemostat.train.control import Stop
 from hemostat.train.settings import TrainSettings
 
@@ -33,7 +34,7 @@ class Bill:
         size = sum(param.numel() * param.element_size() for param in model.parameters())
         self._longest = {"evaluation": 0.0, "checkpoints": caps.first_save_s(BYTES_PER_WEIGHT * size)}
         self._booked = {"evaluation": 0.0, "checkpoints": 0.0}
-        self._start_s = since_launch()
+        self._start_s = attempts.since_launch()
         self._steps: deque[float] = deque(maxlen=STEPS)
         self._made_s = self._looked_s = self._mark_s = time.perf_counter()
         self._booked_since_look = 0.0
