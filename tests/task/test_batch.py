@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from hemostat.errors import TaskError
-from hemostat.task import num_samples, to_device
-from hemostat.task.batch import map_leaves, take, tensors
+from hemostat.task import to_device
+from hemostat.task.batch import map_leaves, num_samples, take, tensors
 
 
 class Pair(NamedTuple):

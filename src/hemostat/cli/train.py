@@ -61,12 +61,11 @@ def train(
     why: Annotated[bool, typer.Option("--why", help="show the reason of each value")] = False,
 ) -> None:
     """Run a task file on 1..N processes and record the run."""
-    caps = {name: text for name, text in (("max_hours", max_hours), ("max_usd", max_usd)) if text is not None}
+    flags = {"max_hours": max_hours, "max_usd": max_usd, "lr_range": lr_range or None}
+    engine = {name: value for name, value in flags.items() if value is not None}
     values = merge(read_toml(config) if config else {}, parse_overrides(set_ or []))
-    values = merge(values, {"train": caps} if caps else {})
-    values = merge(values, {"train": {"lr_range": True}} if lr_range else {})
     axes = None if layout is None else read_layout(layout)
-    values = with_layout(values, axes)
+    values = with_layout(merge(values, {"train": engine} if engine else {}), axes)
     show = {"json": json, "plot": plot, "why": why}
     if "HEMOSTAT_RUN_DIR" in os.environ or "TORCHELASTIC_RUN_ID" in os.environ:
         raise typer.Exit(_be_a_rank(_named(task), values, show))

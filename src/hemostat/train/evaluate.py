@@ -20,6 +20,7 @@ from hemostat.train.process import World
 MIN_BATCHES = 5
 LOOK_S = 0.5
 MAX_BATCHES = 256
+_NOTHING = (0.0,) * 6
 
 
 class Pooled(NamedTuple):
@@ -64,9 +65,7 @@ def evaluate(
     """
     world, meets = mesh.world, not mesh.layout.is_dp
     mesh.average_(list(model.buffers()))
-    sums: dict[str, float] = {}
-    counts: dict[str, float] = {}
-    squares: dict[str, list[float]] = {}  # of the batches: sum^2, sum * count, count^2, how many
+    sums = _Sums()
     look = _Look(world, interrupt)
     with evaluation_mode(model), torch.no_grad():
         for micro in batches:
@@ -75,34 +74,51 @@ def evaluate(
             if not (micro.num_samples or meets):
                 continue  # no collective waits in an unwrapped forward, so a filler need not be computed
             values = measure(model, to_device(micro.data, world.device))
-            if not micro.num_samples:
-                continue
-            _check_pairs(values)
-            if sums and sums.keys() != values.keys():
-                raise TaskError(
-                    f"metrics returned {sorted(values)} after {sorted(sums)}. Return the same names."
-                )
-            for name, (total, count) in values.items():
-                part, size = float(total), float(count)
-                sums[name] = sums.get(name, 0.0) + part
-                counts[name] = counts.get(name, 0.0) + size
-                more = (part * part, part * size, size * size, 1.0)
-                squares[name] = [a + b for a, b in zip(squares.get(name, [0.0] * 4), more, strict=True)]
-    # the last rank always holds a row, so it knows the names; a rank without rows adds zeros
-    names: list[str] = json.loads(world.from_last_rank(json.dumps(sorted(sums))))
-    differ = float(bool(sums) and sorted(sums) != names)
-    mine = [(sums.get(name, 0.0), counts.get(name, 0.0), *squares.get(name, [0.0] * 4)) for name in names]
-    if not mesh.counts:
-        mine = [(0.0,) * 6] * len(names)
-    *pooled, num_differing = world.sum([*(value for row in mine for value in row), differ])
-    if num_differing:
-        raise TaskError(
-            f"metrics returned {sorted(sums)} on one rank and {names} on another. Return the same names."
-        )
-    rows = {name: pooled[6 * index : 6 * index + 6] for index, name in enumerate(names)}
-    means = {name: row[0] / row[1] if row[1] else math.nan for name, row in rows.items()}
-    errors = {name: standard_error(*row) for name, row in rows.items() if row[1] and row[5] >= MIN_BATCHES}
-    return Pooled(means, errors)
+            if micro.num_samples:
+                sums.add(values)
+    return sums.pooled(mesh)
+
+
+class _Sums:
+    """Adds up the pairs of this rank's batches.
+
+    Attributes:
+        rows: name: sum, count, and of the batches sum^2, sum * count, count^2, how many.
+    """
+
+    def __init__(self) -> None:
+        self.rows: dict[str, tuple[float, ...]] = {}
+
+    def add(self, values: Mapping[str, tuple[Any, Any]]) -> None:
+        """Take one batch."""
+        _check_pairs(values)
+        if self.rows and self.rows.keys() != values.keys():
+            raise TaskError(
+                f"metrics returned {sorted(values)} after {sorted(self.rows)}. Return the same names."
+            )
+        for name, (total, count) in values.items():
+            part, size = float(total), float(count)
+            more = (part, size, part * part, part * size, size * size, 1.0)
+            self.rows[name] = tuple(a + b for a, b in zip(self.rows.get(name, _NOTHING), more, strict=True))
+
+    def pooled(self, mesh: Mesh) -> Pooled:
+        """Those of all ranks together."""
+        world = mesh.world
+        # the last rank always holds a row, so it knows the names; a rank without rows adds zeros
+        names: list[str] = json.loads(world.from_last_rank(json.dumps(sorted(self.rows))))
+        differ = float(bool(self.rows) and sorted(self.rows) != names)
+        mine = [self.rows.get(name, _NOTHING) if mesh.counts else _NOTHING for name in names]
+        *pooled, num_differing = world.sum([*(value for row in mine for value in row), differ])
+        if num_differing:
+            raise TaskError(
+                f"metrics returned {sorted(self.rows)} on one rank and {names} on another. Return the same names."
+            )
+        rows = {name: pooled[6 * index : 6 * index + 6] for index, name in enumerate(names)}
+        means = {name: row[0] / row[1] if row[1] else math.nan for name, row in rows.items()}
+        errors = {
+            name: standard_error(*row) for name, row in rows.items() if row[1] and row[5] >= MIN_BATCHES
+        }
+        return Pooled(means, errors)
 
 
 class _Look:

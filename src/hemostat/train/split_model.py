@@ -33,10 +33,9 @@ def split_model(task: Task, model: torch.nn.Module, train_data: Source, layout: 
         )
     if layout.is_dp and layout.recompute == "none" and not layout.compile:
         return Splittable(model)
-    inputs = None
-    if layout.pp > 1:
-        args, kwargs, _ = door.split(train_data.reader()(torch.tensor([0])))
-        inputs = (args, kwargs)
     blocks: Any = call(task, "blocks", model)
     plan: Any = call(task, "tensor_plan", model)
-    return Splittable(model, blocks, plan, inputs)
+    if layout.pp == 1:
+        return Splittable(model, blocks, plan)
+    args, kwargs, target = door.split(train_data.reader()(torch.tensor([0])))
+    return Splittable(model, blocks, plan, (args, kwargs), lambda output: door.of_output(output, target))

@@ -180,7 +180,9 @@ def pipelined(stages, args, kwargs):
             values = tuple(value.detach().requires_grad_(value.requires_grad) for value in values)
         sent = stage(*values, **kwargs)  # the other stages must not mind
         sent = sent if isinstance(sent, tuple) else (sent,)
-        assert all(value.is_contiguous() for value in sent) or stage.is_last
+        if not stage.is_last:  # else torch cannot send it, or not detach it
+            assert all(value.is_contiguous() and not value._is_view() for value in sent)
+            assert all(value is not other for value in sent for other in values)
         tape.append((values, sent))
         values = sent
     output = stages[-1].wrap(values if len(values) > 1 else values[0])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -11,6 +11,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from hemostat.plan import Layout, balance
+from hemostat.task import block_costs
 from hemostat.train.optimizer_state import param_names
 from hemostat.train.parallel import dp
 from hemostat.train.parallel.alike import check_same_model
@@ -32,13 +33,16 @@ class Splittable(NamedTuple):
         model: unwrapped.
         blocks: its blocks in order; None: found by their kind.
         tensor_plan: module name to style; None: known for its kind, or none.
-        inputs: positional and named inputs of a micro-batch; None: a tensor for each input that it needs.
+        inputs: positional and named inputs of a micro-batch; None: a tensor for each input that it needs, and stages
+            of equally many blocks.
+        loss: of the model's output for these inputs; it costs time on the last stage.
     """
 
     model: nn.Module
     blocks: Sequence[nn.Module] | None = None
     tensor_plan: Mapping[str, str] | None = None
     inputs: Inputs | None = None
+    loss: Callable[[Any], Any] | None = None
 
     @classmethod
     def of(cls, model: nn.Module | Splittable) -> Splittable:
@@ -196,7 +200,12 @@ def _stages(given: Splittable, parts: Parts, mesh: Mesh) -> tuple[list[Stage], t
     from hemostat.train.parallel.stages import build_stages, tied
 
     require_blocks(given.model, parts)
-    borders = balance([1.0] * len(parts.blocks), mesh.layout.num_stages)
+    blocks = parts.modules(given.model)
+    if given.inputs is None:
+        borders = balance([1.0] * len(blocks), mesh.layout.num_stages)
+    else:
+        costs = block_costs(given.model, blocks, given.inputs, given.loss)
+        borders = balance(costs.blocks, mesh.layout.num_stages, costs.before, costs.behind)
     stages = build_stages(given.model, parts, borders, given.inputs)
     return stages, tied(given.model, stages)
 

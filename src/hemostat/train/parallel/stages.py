@@ -133,11 +133,26 @@ def _tensors(stage: Stage) -> Iterator[tuple[str, Tensor]]:
                 yield f"{prefix}.{key}" if prefix else key, tensor
 
 
+class _Same(torch.autograd.Function):
+    """The same tensor as a step of the graph, and no view."""
+
+    @staticmethod
+    def forward(ctx: Any, value: Tensor) -> Tensor:
+        return value.detach()
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        return grads[0]
+
+
 def _sendable(value: Tensor, received: tuple[Any, ...]) -> Tensor:
-    """Contiguous; what a stage only passes on becomes a step of its graph, where torch looks for gradients."""
-    if value.requires_grad and any(value is other for other in received):
-        value = value.view_as(value)
-    return value.contiguous()
+    """Contiguous, and an output of this stage's graph: torch's zero-bubble schedules detach it in place, which is
+    forbidden for a view and would cut a tensor that is only passed on.
+    """
+    value = value.contiguous()
+    if not value._is_view() and all(value is not other for other in received):
+        return value
+    return _Same.apply(value) if value.requires_grad else value.detach()  # type: ignore[no-untyped-call]
 
 
 def tied(model: nn.Module, stages: Sequence[Stage]) -> tuple[str, str] | None:
