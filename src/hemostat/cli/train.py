@@ -84,8 +84,7 @@ def train(
     else:
         project = allowed(values, runs)
         record = _new_run(_named(task), _num_ranks(nproc, values), runs)
-    job = _job(record, _named(task), _num_ranks(nproc, values), values, max_restarts)
-    before = record.position
+    job, before = _job(record, _named(task), _num_ranks(nproc, values), values, max_restarts), record.position
     with Messenger(job.run_dir, project) as messenger:
         status = _conclude(job, _launch(job, new=resume is None), show, before)
         messenger.ended(status)

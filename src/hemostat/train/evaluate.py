@@ -90,7 +90,11 @@ class _Sums:
         self.rows: dict[str, tuple[float, ...]] = {}
 
     def add(self, values: Mapping[str, tuple[Any, Any]]) -> None:
-        """Take one batch."""
+        """Take one batch.
+
+        Raises:
+            TaskError: no pairs, or other names than before.
+        """
         _check_pairs(values)
         if self.rows and self.rows.keys() != values.keys():
             raise TaskError(
@@ -102,7 +106,11 @@ class _Sums:
             self.rows[name] = tuple(a + b for a, b in zip(self.rows.get(name, _NOTHING), more, strict=True))
 
     def pooled(self, mesh: Mesh) -> Pooled:
-        """Those of all ranks together."""
+        """Those of all ranks together.
+
+        Raises:
+            TaskError: other names on another rank.
+        """
         world = mesh.world
         # the last rank always holds a row, so it knows the names; a rank without rows adds zeros
         names: list[str] = json.loads(world.from_last_rank(json.dumps(sorted(self.rows))))

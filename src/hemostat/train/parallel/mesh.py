@@ -67,8 +67,13 @@ class Mesh:
         return mine
 
     def along(self, *axes: str) -> DeviceMesh:
-        """Torch's mesh of the ranks that differ from this one along these axes only; not where there is none."""
-        assert self.devices is not None  # noqa: S101
+        """Torch's mesh of the ranks that differ from this one along these axes only.
+
+        Raises:
+            RuntimeError: every rank holds the whole model, so there is none.
+        """
+        if self.devices is None:
+            raise RuntimeError(f"layout {self.layout} has no mesh")
         return self.devices[axes[0] if len(axes) == 1 else axes]
 
     @property
