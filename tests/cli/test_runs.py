@@ -125,6 +125,21 @@ def test_one_run(root, capsys):
     assert "momentum  0.9: given by the task (given)" in out
 
 
+def test_what_a_guard_found_is_shown_in_12_lines(root, capsys):
+    told = [{"code": "HG007", "message": f"step {step} was skipped on rank 1."} for step in (3, 9)]
+    path = make(root, "20261130-1200-aaaaa", verdicts=told)
+    assert (
+        "found    HG007 step 9 was skipped on rank 1. (1 before: --json, verdicts)" in call(capsys, "show")[1]
+    )
+    figures = {"val_loss": {"value": 0.5, "standard_error": 0.1}}
+    RunRecord(path).add_evaluation("20261130-1300-aaaaa", {"split": "val", "figures": figures})
+    lines = call(capsys, "show")[1].splitlines()
+    assert len(lines) <= 12
+    assert any(line.startswith("found ") for line in lines) and any(
+        line.startswith("judged ") for line in lines
+    )
+
+
 def test_json_is_strict_and_complete(root, capsys):
     make(root, "20261130-1200-aaaaa", summary={"monitor": "val_loss", "best": float("nan")})
 

@@ -67,40 +67,6 @@ def test_a_nan_on_one_rank_is_skipped_by_all_and_counted(ranks):
     assert first["found"] == second["found"] == [(said, [[20, 24]])]
 
 
-def half_finite(on_rank: int) -> dict[str, object]:
-    """Loss or gradient of one rank is not finite, the other of the two is."""
-    notes = []
-    with open_session() as session:
-        for number, batch in enumerate(session.steps(), start=1):
-            loss = square_sum(session, batch)
-            if rank() == on_rank and number == 2:
-                loss = loss + float("inf")  # its gradient stays
-            if rank() == on_rank and number == 4:
-                loss.register_hook(lambda grad: grad * float("nan"))
-            session.backward(loss, count=len(batch[0]))
-            notes.append(session.last.applied)
-        return {
-            "applied": notes,
-            "weights": [param.detach().clone() for param in session.model.parameters()],
-            "found": [finding.message for finding in session.outcome.findings],
-        }
-
-
-def test_loss_or_gradient_that_is_not_finite_on_one_rank_is_skipped_by_all_and_named(ranks):
-    """T074, T075, T077."""
-    first, second = ranks(2, half_finite, 1)
-    assert first["applied"] == second["applied"] == [True, False, True, False, True, True, True, True]
-    assert all(torch.equal(a, b) for a, b in zip(first["weights"], second["weights"], strict=True))
-    assert (
-        first["found"]
-        == second["found"]
-        == [
-            "step 2 was skipped on all ranks: loss not finite on rank 1 (epoch 0, samples 12 to 15).",
-            "step 4 was skipped on all ranks: gradient not finite on rank 1 (epoch 0, samples 28 to 31).",
-        ]
-    )
-
-
 def poisoned_for_good() -> str:
     try:
         poisoned(2, 1, 100)
@@ -167,28 +133,6 @@ def test_early_stop_is_decided_once_from_the_pooled_metric(ranks):
     first, second = ranks(2, judged, 4)
     assert first == second
     assert "no improvement" in first[1]
-
-
-def judged_by_each(improves: bool) -> tuple[str, int]:
-    """A metric that nobody has reduced: rank 0's improves, rank 1's does not."""
-    with open_session(patience=2, epochs=20) as session:
-        try:
-            for number, batch in enumerate(session.steps(), start=1):
-                session.backward(square_sum(session, batch), count=len(batch[0]))
-                session.judge(1.0 - number / 100 if rank() == 0 and improves else 1.0)
-        except TaskError as error:
-            return str(error), session.stopper.state()["bad_evals"]
-    return "no error", 0
-
-
-def test_a_metric_that_differs_by_rank_is_refused_on_all_ranks(ranks):
-    """T041, T042, T043, T045, T046: each rank would stop, or halve its rate, by its own number."""
-    first, second = ranks(2, judged_by_each, True)
-    assert first == second
-    assert first[0].startswith(
-        "val_loss is 0.99 on rank 0, 1.0 on rank 1: it must be one number over all ranks"
-    )
-    assert first[1] == 0  # nobody's stopper has seen it
 
 
 def reductions(accumulation: int) -> tuple[int, int]:

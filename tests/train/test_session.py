@@ -8,6 +8,7 @@ from hemostat.errors import FieldError, GuardStop, TaskError, UnknownNameError
 from hemostat.recipe import Base, Devices
 from hemostat.track import load_run
 from hemostat.train import Session, TrainSettings
+from hemostat.train.control import Stop
 from hemostat.train.weights import read_weights
 
 QUIET = TrainSettings(record=False)
@@ -92,6 +93,7 @@ def test_a_window_with_nothing_to_learn_is_a_counted_skip():
         assert torch.equal(weights(session), before)
 
 
+@pytest.mark.filterwarnings("ignore:HG007")
 def test_a_loss_that_stays_infinite_stops_the_run():
     base = Base(optimizer="sgd", lr=0.1, tuned_batch=2, epochs=5)
     settings = TrainSettings(record=False, max_skips=3)
@@ -112,6 +114,21 @@ def test_plateau_halving_multiplies_the_schedule():
             session.judge(1.0)
             rates.append(session.last.lr)
     assert rates[0] == pytest.approx(0.1) and min(rates) < 0.06
+
+
+@pytest.mark.parametrize("status", [4, 5, 75])
+def test_early_stopping_at_the_same_step_hides_no_guard_no_cap_and_no_signal(status):
+    base = Base(
+        optimizer="sgd", lr=0.1, tuned_batch=5, epochs=20, patience=3, schedule="constant", warmup_steps=0
+    )
+    other = Stop("something stronger", status)
+    with Session(make_model(), None, make_data(), base, settings=QUIET) as session:
+        for inputs, targets in session.steps():
+            session.backward(((session.model(inputs) - targets) ** 2).sum(), count=len(inputs))
+            session.stop = other
+            verdict = session.judge(1.0)
+            session.stop = session.stop if verdict.stop else None
+    assert verdict.stop and session.stop == other
 
 
 def test_everything_is_recorded(tmp_path, monkeypatch):

@@ -18,6 +18,7 @@ app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 _ACTIONS = ("list", "show", "compare", "budget")
 _SHOWN = 10
 _EVALUATIONS = 2
+_LINES = 12
 
 
 @app.command()
@@ -191,6 +192,7 @@ def _page(record: RunRecord, why: bool) -> list[str]:
     lines += _judged(record)
     if row["steps"] is not None:
         lines.append(f"length   {row['steps']} steps, {_text(row['samples'])} samples{_spent(row)}")
+    lines += _found(header)
     lines.append(f"code     {_code(header)}")
     lines.append(f"data     {_data(header)}")
     lines.append(f"machine  {_machine(header)}")
@@ -206,7 +208,16 @@ def _page(record: RunRecord, why: bool) -> list[str]:
         return [*lines, "", *_reasons(values)]
     if values:
         lines.append(f"values   {len(values)}, each with its reason: hemostat runs show {record.id} --why")
-    return lines
+    return lines if len(lines) <= _LINES else [line for line in lines if not line.startswith("metrics  ")]
+
+
+def _found(header: dict[str, Any]) -> list[str]:
+    """What a guard found last, and how many there were."""
+    found = [item for item in header.get("verdicts", []) if isinstance(item, dict)]
+    if not found:
+        return []
+    more = f" ({len(found) - 1} before: --json, verdicts)" if len(found) > 1 else ""
+    return [f"found    {found[-1].get('code', '')} {found[-1].get('message', '')}{more}"]
 
 
 def _judged(record: RunRecord) -> list[str]:

@@ -36,6 +36,21 @@ class Stop(NamedTuple):
         return kinds[self.status](self.reason + more) if self.status else None
 
 
+def stronger(first: Stop | None, second: Stop | None) -> Stop | None:
+    """Of two reasons to end a run the one that says more; of two alike the first.
+
+    A guard goes before a cap, a cap before a signal, and an end that was asked for comes last.
+
+    Examples:
+        >>> stronger(Stop("no improvement"), Stop("the loss diverges", 4)).status
+        4
+        >>> stronger(Stop("max_hours", 5), Stop("no improvement")).status, stronger(None, Stop("SIGTERM", 75)).status
+        (5, 75)
+    """
+    given = [stop for stop in (first, second) if stop is not None]
+    return min(given, key=lambda stop: (4, 5, 75, 0).index(stop.status), default=None)
+
+
 Asker = Callable[[int], Stop | None]
 
 

@@ -11,6 +11,22 @@ import torch
 from hemostat.data import Feed, Order, Source, TrainLoader
 
 
+def name_samples(source: Source, seed: int, before: int, after: int) -> str:
+    """Where somebody finds the samples between two positions of a run.
+
+    Args:
+        source: the training data.
+        seed: of the order.
+        before: position of the first, in samples over all ranks and epochs.
+        after: behind the last.
+    """
+    epoch, start = divmod(before, source.num_samples)
+    stop = start + after - before
+    if source.stream:
+        return f"samples {start} to {stop - 1} of the stream"
+    return f"hemostat.data.Order({source.num_samples}, seed={seed}).indices({epoch}, {start}, {stop})"
+
+
 def nonfinite_samples(source: Source, feed: Feed, start_samples: int) -> list[int]:
     """Samples of one rank's share of a window that hold NaN or infinity, by their index in the data set.
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from hemostat.blame import said
-from hemostat.errors import HemostatError
+from hemostat.errors import HemostatError, TaskError
 from hemostat.train.process import World
 
 
@@ -52,3 +52,26 @@ def together(world: World, work: Callable[[], Any]) -> tuple[list[Any], Failure 
     ]
     first = next((Failure(text, own) for failed, text, _ in answers if failed), None)
     return [result for _, _, result in answers], first
+
+
+def check_equal(world: World, name: str, value: float) -> None:
+    """Refuse a metric that a rank has computed by itself: ranks that judge by it would leave at unlike steps.
+
+    Args:
+        world: the ranks; all call this together.
+        name: of the metric.
+        value: this rank's.
+
+    Raises:
+        TaskError: the ranks have unlike values; on all of them, with the values.
+
+    Examples:
+        >>> check_equal(World(), "val_loss", 0.5)
+    """
+    told = world.gather(repr(float(value)))
+    if len(set(told)) > 1:
+        said = ", ".join(f"{text} on rank {rank}" for rank, text in enumerate(told[:4]))
+        raise TaskError(
+            f"{name} is {said}{', ...' if len(told) > 4 else ''}: it must be one number over all ranks. Judge what "
+            "session.evaluate returns, or sum and count that the ranks have added."
+        )

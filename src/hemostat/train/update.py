@@ -41,7 +41,7 @@ class Update(NamedTuple):
     """What one update did.
 
     Attributes:
-        applied: False when the gradients were not finite and the update was skipped.
+        applied: False when loss or gradients were not finite and the update was skipped.
         grad_norm: 2-norm of the gradient of the mean loss, before clipping.
     """
 
@@ -85,17 +85,19 @@ class Updater:
         self._watch: RemovableHandle | None = None
         self.params = [param for group in optimizer.param_groups for param in group["params"]]
 
-    def apply(self, factor: float, lr: float) -> Update:
+    def apply(self, factor: float, lr: float, *, finite: bool = True) -> Update:
         """Scale, check, clip, step and clear.
 
         Args:
             factor: what all gradients are multiplied by (samples / count of the window); 0 skips the update.
             lr: learning rate of this step.
+            finite: the loss over all ranks is. A saturated value can have a finite gradient all the same, which leads
+                nowhere; the update is skipped.
         """
         self._precision.unscale(self.optimizer)
         grads = [param.grad for param in self.params if param.grad is not None]
         norm = factor * self._norm(self.params)
-        finite = math.isfinite(norm)
+        finite = finite and math.isfinite(norm)
         applied = finite and factor != 0.0
         if applied:
             clip = self._clip_norm

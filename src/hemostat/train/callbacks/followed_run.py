@@ -17,7 +17,7 @@ from hemostat.findings import Finding
 from hemostat.track import collect_provenance
 from hemostat.train.callbacks.bill import Bill
 from hemostat.train.callbacks.told import HEEDED, Told, check_settings
-from hemostat.train.control import ControlVote, Stop
+from hemostat.train.control import ControlVote, Stop, stronger
 from hemostat.train.header import hardware, plain_or_text
 from hemostat.train.outcome import Outcome
 from hemostat.train.process import World
@@ -142,13 +142,14 @@ class FollowedRun:
             self._log({"loss": mean} | rest)
             self._panel.after_step(self.last)
             self._count_bad(mean)
-        self.stop = vote.stop or self.stop
+        self.stop = stronger(self.stop, vote.stop)
         return self.stop
 
     def _count_bad(self, loss: float) -> None:
         self._num_bad = 0 if math.isfinite(loss) else self._num_bad + 1
         if self._num_bad > self.settings.max_skips:
-            self.stop = Stop(f"the loss was not finite {self._num_bad} times in a row", GuardStop.exit_status)
+            why = f"the loss was not finite {self._num_bad} times in a row"
+            self.stop = stronger(self.stop, Stop(why, GuardStop.exit_status))
 
     def evaluated(self, metrics: dict[str, float]) -> Stop | None:
         """Look at an evaluation that has just ended; call it on all ranks.

@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from hemostat.findings import Severity
+from hemostat.train.guards import name_samples
 from hemostat.train.run_guards.divergence import DivergenceGuard
 from hemostat.train.run_guards.drift import DriftGuard
 from hemostat.train.run_guards.guard import Guard, RankGuard
@@ -22,12 +23,7 @@ if TYPE_CHECKING:
 
 
 def _name_batch(session: Session, before: int, after: int) -> str:
-    loader = session.loader
-    epoch, start = divmod(before, loader.num_samples)
-    stop = start + after - before
-    if session.source.stream:
-        return f"samples {start} to {stop - 1} of the stream"
-    return f"hemostat.data.Order({loader.num_samples}, seed={loader.feed.seed}).indices({epoch}, {start}, {stop})"
+    return name_samples(session.source, session.loader.feed.seed, before, after)
 
 
 def _spike(session: Session) -> SpikeGuard:
