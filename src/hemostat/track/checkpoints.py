@@ -85,14 +85,20 @@ class Checkpoints:
 
     def __init__(self, run_dir: Path) -> None:
         self.root = run_dir / "checkpoints"
+        self._aside = self.root / ".aside"  # what is being replaced, until the new one has its name
+        self._known: dict[Path, tuple[tuple[str, int, int], ...]] = {}
 
     def path(self, step: int) -> Path:
         """The folder of the checkpoint at a step, there or not."""
         return self.root / f"step-{step:09d}"
 
     def published(self) -> list[Path]:
-        """All that were published, oldest step first."""
-        return sorted(path for path in self.root.glob("step-*") if path.is_dir())
+        """All that were published, oldest step first; one that was set aside counts where a kill left no other."""
+        named = {path.name: path for path in self.root.glob("step-*") if path.is_dir()}
+        # looked at second: what is set aside meanwhile is found in one of the two places
+        aside = {path.name: path for path in self._aside.glob("step-*")}
+        found = aside | named
+        return [found[name] for name in sorted(found)]
 
     def temporary(self, step: int) -> Path:
         """Where a checkpoint is written before it is published."""
@@ -106,6 +112,7 @@ class Checkpoints:
         """
         temporary = self.temporary(step)
         with recording(temporary):
+            self._put_back()
             shutil.rmtree(temporary, ignore_errors=True)
             temporary.mkdir(parents=True)
         return temporary
@@ -142,11 +149,25 @@ class Checkpoints:
             "samples": samples,
         }
         write_json(temporary / MANIFEST, {**manifest, "num_ranks": num_ranks, "files": files})
+        aside = self._aside / final.name
         with recording(final):
             if final.exists():  # the same step again, after a resume
-                shutil.rmtree(final)
-            give_name(temporary, final)
+                self._aside.mkdir(exist_ok=True)
+                final.rename(aside)
+            try:
+                give_name(temporary, final)
+            except OSError:
+                self._put_back()
+                raise
+            shutil.rmtree(self._aside, ignore_errors=True)
         return final
+
+    def _put_back(self) -> None:
+        """Give what a killed save has set aside its name again; only the writer of the run does this."""
+        for path in self._aside.glob("step-*"):
+            if not (self.root / path.name).exists():
+                path.rename(self.root / path.name)
+        shutil.rmtree(self._aside, ignore_errors=True)
 
     def manifest(self, path: Path) -> Manifest:
         """What a published checkpoint says of itself.
@@ -161,10 +182,14 @@ class Checkpoints:
         return checkpoint_trouble(path)
 
     def last_whole(self) -> tuple[Path | None, list[str]]:
-        """The newest checkpoint whose bytes are all as written, and what is wrong with each newer one."""
+        """The newest checkpoint whose bytes are all as written, and what is wrong with each newer one.
+
+        Raises:
+            RecordError: a newer hemostat wrote a checkpoint after it; to pass that over would undo its work unasked.
+        """
         troubles: list[str] = []
         for path in reversed(self.published()):
-            trouble = checkpoint_trouble(path)
+            trouble = checkpoint_trouble(path, refuses_newer=True)
             if not trouble:
                 return path, troubles
             troubles.append(f"{path.name}: {trouble}")
@@ -195,21 +220,45 @@ class Checkpoints:
         return next((path for path in self.published() if path.name == name), None)
 
     def rotate(self, keep: int) -> None:
-        """Remove all but the newest `keep` and the best, and what unfinished saves left.
+        """Remove what is older than the newest `keep` whole ones and not the best, and what unfinished saves left.
 
-        Nothing is removed unless the newest one is whole: an older one may be the only way back. Nor where it is not
-        known which one is the best.
+        Damaged ones do not count, and nothing is removed while the newest is damaged: an older one may be the only
+        way back. Each is read once, and again when a file of it was written since. Nor is anything removed where it
+        is not known which one is the best.
         """
         published = self.published()
-        if not published or checkpoint_trouble(published[-1]):
+        if not published or not self._is_whole(published[-1]):
             return
         try:
-            kept = {*published[-keep:], self.best()}
+            kept = {self.best()}
         except RecordError:
             return
-        gone = [path for path in published if path not in kept]
-        for path in [*self.root.glob(".step-*.tmp"), *gone]:
+        for path in self.root.glob(".step-*.tmp"):
             shutil.rmtree(path, ignore_errors=True)
+        num_whole = 0
+        for path in reversed(published):
+            if num_whole == keep and path not in kept:
+                self._known.pop(path, None)
+                shutil.rmtree(path, ignore_errors=True)
+            elif num_whole < keep:
+                num_whole += self._is_whole(path)
+
+    def _is_whole(self, path: Path) -> bool:
+        try:
+            files = [(file.name, file.stat()) for file in sorted(path.iterdir())]
+        except OSError:
+            return False
+        now = tuple((name, stat.st_size, stat.st_mtime_ns) for name, stat in files)
+        if self._known.get(path) == now:
+            return True
+        if checkpoint_trouble(path):
+            return False
+        self._known[path] = now
+        return True
+
+
+class NewerFormatError(RecordError):
+    """A checkpoint that only a newer hemostat can read; it is not damaged."""
 
 
 def read_manifest(path: Path) -> Manifest:
@@ -225,17 +274,30 @@ def read_manifest(path: Path) -> Manifest:
     except msgspec.ValidationError as error:
         raise RecordError(f"{path / MANIFEST} is garbled: {error}.") from None
     if manifest.format > CHECKPOINT_FORMAT:
-        raise RecordError(
-            f"{path} is of checkpoint format {manifest.format}; this hemostat reads up to {CHECKPOINT_FORMAT}. "
-            f"It was made with hemostat {manifest.hemostat}. Update this one."
+        raise NewerFormatError(
+            f"{path} is of checkpoint format {manifest.format}, made with hemostat {manifest.hemostat}; this is "
+            f"hemostat {version('hemostat')}, which reads up to {CHECKPOINT_FORMAT}. Update it, or move that folder "
+            "away to go on from an older checkpoint."
         )
     return manifest
 
 
-def checkpoint_trouble(path: Path) -> str:
-    """What is wrong with a checkpoint, naming the file; empty when every byte is as it was written."""
+def checkpoint_trouble(path: Path, *, refuses_newer: bool = False) -> str:
+    """What is wrong with a checkpoint, naming the file; empty when every byte is as it was written.
+
+    Args:
+        path: its folder.
+        refuses_newer: raise on one of a newer format.
+
+    Raises:
+        RecordError: it is of a newer format, if that is to be refused.
+    """
     try:
         manifest = read_manifest(path)
+    except NewerFormatError as error:
+        if refuses_newer:
+            raise
+        return str(error)
     except RecordError as error:
         return str(error)
     for name, then in sorted(manifest.files.items()):

@@ -57,7 +57,7 @@ def resume(session: Session) -> None:
             f"run {run_dir.name} has no whole checkpoint{'' if troubles else ' yet'}. Start it anew: "
             "leave out --resume."
         )
-    folder = Checkpoints(run_dir).root / name
+    folder = Path(name)
     looked, failure = together(world, lambda: _other_bytes(session) if world.rank == 0 else None)
     _raise(failure, str(folder))
     gone_on, failure = together(world, lambda: _go_on(session, folder, looked[0]))
@@ -79,7 +79,7 @@ def _raise(failure: Failure | None, where: str) -> None:
 
 def _choose(run_dir: Path) -> tuple[str, list[str]]:
     path, troubles = Checkpoints(run_dir).last_whole()
-    return path.name if path else "", troubles
+    return str(path or ""), troubles
 
 
 def _say(text: str) -> None:
@@ -101,7 +101,7 @@ def _go_on(session: Session, folder: Path, other_bytes: str) -> list[str]:
     put_back(session, folder, fitted, own)
     changes += _differences(shared, session)
     # those too that died before they saved
-    before = RunRecord(folder.parent.parent).header.get("attempts", shared["attempts"])
+    before = RunRecord(session.record.path or folder).header.get("attempts", shared["attempts"])
     session.attempts = [*before, _attempt(session, folder)]
     return changes
 
