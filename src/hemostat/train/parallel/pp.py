@@ -18,6 +18,7 @@ from hemostat.errors import TaskError
 from hemostat.plan import Action, Pipeline, pipeline
 from hemostat.train.parallel.mesh import Mesh
 from hemostat.train.parallel.rows import Inputs, LossOf, first_rows
+from hemostat.train.parallel.stages import Stage
 from hemostat.train.undone import Buffers
 
 MAX_SHAPES: Final = 4  # shapes of micro-batches whose buffers are kept
@@ -31,7 +32,7 @@ class Stages(NamedTuple):
         tied: pairs of parameters here that are one in the whole model, with the group of ranks that hold them.
     """
 
-    modules: dict[int, nn.Module]
+    modules: dict[int, Stage]
     tied: tuple[Tensor, ...] = ()
     tied_group: dist.ProcessGroup | None = None
 
@@ -100,6 +101,7 @@ class _Run:
         stages, mesh, layout = model.stages.modules, model.mesh, model.mesh.layout
         order = pipeline(layout.schedule or "1f1b", layout.pp, num, layout.stages_per_rank)
         self._num = num
+        self._wrap = next(iter(stages.values())).wrap
         self._loss_of: LossOf | None = None
         self._sizes: Sequence[int] = ()
         self._buffers = [Buffers(module) for module in stages.values()]
@@ -133,7 +135,7 @@ class _Run:
         with torch.no_grad():
             self._step([_leaves(inputs)], None, keep_output=True)
         last = self._stages[-1]
-        return last.output_chunks[0] if last.is_last else None
+        return self._wrap(last.output_chunks[0]) if last.is_last else None
 
     def _step(
         self, args: list[tuple[Tensor, ...]], targets: list[Tensor] | None, *, keep_output: bool
@@ -154,7 +156,7 @@ class _Run:
         if self._loss_of is None:
             raise RuntimeError("a loss was asked for outside of a window")
         index = int(number)
-        return self._loss_of(first_rows(output, self._sizes[index]), index)
+        return self._loss_of(self._wrap(first_rows(output, self._sizes[index])), index)
 
 
 class _Stage(nn.Module):
