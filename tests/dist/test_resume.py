@@ -173,7 +173,7 @@ def refused(folder: str) -> str:
     os.chdir(folder)
     try:
         attempt(folder, None, True)
-    except (HemostatError, TypeError) as error:
+    except (HemostatError, ValueError) as error:
         return f"{type(error).__name__}: {error}"
     return "went on"
 
@@ -182,12 +182,14 @@ def test_one_rank_that_cannot_go_on_stops_all_whatever_it_raised(ranks, tmp_path
     folder = in_turn(tmp_path, "run")
     ranks(2, attempt, folder, 4, False)
     (own,) = Path(folder).glob(".hemostat/runs/*/checkpoints/*4/rank.1.json")
-    own.write_text('{"rng": 5}')
+    values = json.loads(own.read_text())
+    values["rng"]["python"] = [1]  # its keys are right, and nobody looks further
+    own.write_text(json.dumps(values))
     manifest = own.with_name("manifest.json")
     fields = json.loads(manifest.read_text())  # whole as bytes, and nonsense
     digest = hashlib.sha256(own.read_bytes()).hexdigest()
     fields["files"][own.name] = {"num_bytes": own.stat().st_size, "sha256": digest}
     manifest.write_text(json.dumps(fields))
     first, second = ranks(2, refused, folder)
-    assert first.startswith("RecordError: another rank could not go on from") and "TypeError" in first
-    assert second.startswith("TypeError: ")
+    assert first.startswith("RecordError: another rank could not go on from") and "ValueError" in first
+    assert second.startswith("ValueError: ")

@@ -19,7 +19,9 @@ from hemostat.train.checkpoint import SHARED_FILE, own_file
 from hemostat.train.data_watch import CACHE
 from hemostat.train.header import data_parts
 from hemostat.train.optimizer_state import split_state
-from hemostat.train.state import fit_to_batch, put_back
+from hemostat.train.rng import RNG_FORM
+from hemostat.train.state import check_shared, fit_to_batch, put_back
+from hemostat.train.state_form import check_form
 from hemostat.train.together import Failure, together
 
 if TYPE_CHECKING:
@@ -88,6 +90,7 @@ def _say(text: str) -> None:
 
 def _go_on(session: Session, folder: Path, other_bytes: str) -> list[str]:
     shared = _read(folder / SHARED_FILE)
+    check_shared(session, shared, str(folder / SHARED_FILE))
     if shared["permutation"] != Order.permutation:
         raise RecordError(
             f"{folder} has the order {shared['permutation']}, this hemostat makes {Order.permutation}: samples would "
@@ -95,6 +98,8 @@ def _go_on(session: Session, folder: Path, other_bytes: str) -> list[str]:
         )
     same_ranks = shared["layout"] == str(session.mesh.layout)
     own = _read(folder / own_file(session.world.rank)) if same_ranks else None
+    if own is not None:
+        check_form(own, {"rng": RNG_FORM}, str(folder / own_file(session.world.rank)))
     changes = [*_keep_seed(session, shared), *_refuse_other_data(session, shared, other_bytes)]
     changes += _refuse_other_optimizer(session, shared)
     fitted = fit_to_batch(shared, session)

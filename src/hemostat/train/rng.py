@@ -6,9 +6,11 @@ import base64
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Final
 
 import torch
+
+RNG_FORM: Final = {"python": [], "numpy": [], "torch": "", "cuda": ""}
 
 
 def rng_state(device: torch.device) -> dict[str, Any]:

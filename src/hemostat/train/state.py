@@ -18,6 +18,7 @@ from hemostat.train.checkpoint import MODEL, Shape, State
 from hemostat.train.optimizer_state import PREFIX, join_state, joined_trees, part_of, split_state
 from hemostat.train.parallel import dp
 from hemostat.train.rng import rng_state, set_rng_state
+from hemostat.train.state_form import check_form
 from hemostat.train.update import Step
 
 if TYPE_CHECKING:
@@ -108,6 +109,23 @@ def _shared(session: Session) -> dict[str, Any]:
         "eval_every_steps": session.recipe.eval_every_steps,
         "attempts": session.attempts,
     }
+
+
+def check_shared(session: Session, shared: dict[str, Any], where: str) -> None:
+    """Refuse plain values of a checkpoint that are not of this version's form.
+
+    Args:
+        session: fresh; its own state is the form.
+        shared: as read.
+        where: the file.
+
+    Raises:
+        RecordError: with the keys that are missing or not known.
+    """
+    optimizer = dict.fromkeys(("class", "params", "written", "state", "groups"))
+    check_form(shared, _shared(session) | {"optimizer": optimizer}, where)
+    if shared["last"] is not None:
+        check_form(shared["last"], dict.fromkeys(Step._fields), f"{where}, under last,")
 
 
 def put_back(session: Session, folder: Path, shared: dict[str, Any], own: dict[str, Any] | None) -> None:
