@@ -41,12 +41,14 @@ class Odd(Words):
         return data
 
 
-def opened(layout: str, fault: str = "", precision: str = "fp32") -> tuple[Session, Trainer]:
+def opened(
+    layout: str, fault: str = "", precision: str = "fp32", num_samples: int = 96
+) -> tuple[Session, Trainer]:
     task = Odd(fault=fault)
     settings = TrainSettings(record=False, layout=Layout.read(layout), precision=precision)
     source = Source(task.train_data(), "train_data")
     model = split_model(task, task.model(), source, settings.layout)
-    base = Base(optimizer="sgd", lr=0.1, tuned_batch=16, total_samples=96)
+    base = Base(optimizer="sgd", lr=0.1, tuned_batch=16, total_samples=num_samples)
     session = Session(model, None, source, base, Devices(global_batch=16, accumulation=2), settings)
     return session, Trainer(session, LossDoor(task), None)
 
@@ -157,3 +159,47 @@ def test_more_stages_than_blocks_are_refused_on_all_ranks(ranks):
     said = ranks(2, told, "pp=2,schedule=interleaved,stages_per_rank=4", "")
     assert said[0] == said[1]
     assert "8" in said[0] and "4" in said[0] and "block" in said[0]
+
+
+class Joined(Odd):
+    """Its figures are objects of torchmetrics."""
+
+    def metrics(self, output, target):
+        import torchmetrics
+
+        if not hasattr(Joined, "kept"):
+            Joined.kept = torchmetrics.MeanMetric()
+        Joined.kept.update = lambda output, target: None
+        return {"mean": Joined.kept}
+
+
+def judged(layout: str) -> str:
+    session, _ = opened(layout)
+    trainer = Trainer(session, LossDoor(Joined()), None)
+    try:
+        with session:
+            session.evaluate(Source(Joined().val_data(), "val_data"), trainer._measure)
+    except HemostatError as error:
+        return str(error)
+    return ""
+
+
+def test_objects_that_join_the_ranks_by_themselves_are_refused_where_ranks_share_samples(ranks):
+    pytest.importorskip("torchmetrics")
+    assert all("layout tp=2" in said for said in ranks(2, judged, "tp=2"))
+
+
+def noise(layout: str) -> dict[str, float]:
+    session, trainer = opened(layout, num_samples=400)
+    with session:
+        for batch in session.steps():
+            trainer._pass(batch)
+    return session.noise.state()
+
+
+def test_the_noise_scale_is_that_of_one_process_under_tp_and_none_where_parts_are_not_seen(ranks):
+    alone = noise("dp=1")
+    assert alone["num_updates"] == 24
+    for state in ranks(2, noise, "tp=2"):
+        assert state == pytest.approx(alone, rel=1e-2)
+    assert all(state["num_updates"] == 0 for state in ranks(2, noise, "fsdp=2") + ranks(2, noise, "pp=2"))

@@ -137,6 +137,9 @@ LAYOUTS = {
 CASES = [(num, layout) for num, layouts in LAYOUTS.items() for layout in layouts]
 
 
+EIGHT = ["pp=2,fsdp=2,tp=2", "dp=2,fsdp=2,tp=2"]
+
+
 @pytest.fixture(scope="module")
 def one_process():
     return {tied: trained("", {}, tied) for tied in (False, True)}
@@ -154,3 +157,9 @@ def test_a_layout_trains_as_one_process_does(ranks, one_process, num_ranks, layo
         assert one["figures"] == pytest.approx(whole["figures"], abs=1e-10)
         seen |= compare(one["weights"], whole["weights"])
     assert seen >= whole["weights"].keys()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("layout", EIGHT)
+def test_eight_processes_train_as_one_does(ranks, one_process, layout):
+    test_a_layout_trains_as_one_process_does(ranks, one_process, 8, layout, False)

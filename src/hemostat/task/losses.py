@@ -197,6 +197,11 @@ class LossDoor:
         except TaskError:
             return None
 
+    @property
+    def joins_ranks(self) -> bool:
+        """The task's figures are torchmetrics objects, which join all ranks of the job by themselves."""
+        return bool(self._figures.objects)
+
     def reset_metrics(self) -> None:
         """Forget what the torchmetrics objects have seen since the last `finish_metrics`."""
         self._figures.reset()

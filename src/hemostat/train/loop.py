@@ -135,9 +135,12 @@ class Trainer:
                 self._evaluate(progress)  # the run was stopped before it could
             if session.stop is None:
                 self._steps(progress)
-            ends_by_itself = session.stop is None or session.stop.status == 0
-            if session.last and ends_by_itself and session.last.number != session.judged_step:
-                self._evaluate(progress)
+            paused = session.stop is not None and session.stop.paused
+            ends_by_itself = not paused and (session.stop is None or session.stop.status == 0)
+            if session.last and session.last.number != session.judged_step:
+                # a paused run is judged where the undisturbed one would be, and nowhere else
+                if ends_by_itself or (paused and self._is_due(session.last)):
+                    self._evaluate(progress)
         finally:
             progress.close()
         if session.last and not session.applied_steps and ends_by_itself:
@@ -277,4 +280,10 @@ class Trainer:
         loss = parts.whole(self.door.compute(model, batch))
         self._samples.offer(loss.output, batch)
         metrics = self.door.metrics(loss.output, loss.target)
+        layout = self.session.mesh.layout
+        if layout.tp * layout.pp > 1 and self.door.joins_ranks:
+            raise TaskError(
+                f"metrics() returns torchmetrics objects, which would add up the same samples {layout.tp} times in "
+                f"layout {layout}, or wait for stages that have none. Return {{name: (sum, count)}}."
+            )
         return {"val_loss": (loss.sum, loss.count)} | {f"val_{name}": pair for name, pair in metrics.items()}
