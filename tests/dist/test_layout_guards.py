@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from torch import nn
 from test_layouts import Words
 
 from hemostat.data import Source
@@ -203,3 +204,35 @@ def test_the_noise_scale_is_that_of_one_process_under_tp_and_none_where_parts_ar
     for state in ranks(2, noise, "tp=2"):
         assert state == pytest.approx(alone, rel=1e-2)
     assert all(state["num_updates"] == 0 for state in ranks(2, noise, "fsdp=2") + ranks(2, noise, "pp=2"))
+
+
+class Forking(nn.Module):
+    """Which of two branches is taken depends on the samples, and so on the rank."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.left, self.right = nn.Linear(4, 1), nn.Linear(4, 1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.left(x) if x.sum() > 0 else self.right(x)
+
+
+def forked() -> str:
+    torch.manual_seed(0)
+    signs = torch.ones(16, 4) * torch.tensor([1.0, -1.0]).repeat(8)[:, None]
+    data = torch.utils.data.TensorDataset(signs, torch.zeros(16, 1))
+    settings = TrainSettings(record=False, layout=Layout(fsdp=2), self_check=False)
+    base = Base(optimizer="sgd", lr=0.1, tuned_batch=2, epochs=4)
+    try:
+        with Session(Forking(), None, data, base, settings=settings) as session:
+            for x, y in session.steps():
+                session.backward(((session.model(x) - y) ** 2).sum(), count=len(x))
+    except HemostatError as error:
+        return str(error)
+    return ""
+
+
+def test_ranks_that_took_different_branches_are_told_so_before_an_update(ranks):
+    said = ranks(2, forked)
+    assert said[0] == said[1]
+    assert "gradients for different parameters" in said[0]

@@ -28,7 +28,7 @@ from hemostat.train.noise import NoiseMeter
 from hemostat.train.outcome import Outcome
 from hemostat.train.own_optimizer import warn_of_batch
 from hemostat.train.parallel import dp
-from hemostat.train.parallel.alike import SameBatches
+from hemostat.train.parallel.alike import Alike
 from hemostat.train.parallel.arrange import Splittable, arrange
 from hemostat.train.parallel.mesh import Mesh
 from hemostat.train.piped_window import PipedWindow
@@ -88,7 +88,7 @@ class Session:
         pulse: where this rank stands.
         watch: sees every session of the process.
         guard: follows the loop.
-        same_batches: compares them where ranks share them.
+        alike: compares what ranks that share a model must have in common.
         piped: the window under way, where the model is in stages.
 
     Raises:
@@ -140,7 +140,10 @@ class Session:
         self.guards = RunGuards(self)
         self.usd_per_hour = find_price(self.settings)
         self.record = Record(self.world, self.settings.record, self.settings.resume)
-        run_dir, timing = self.record.path, (self.settings.save_every_s, self.settings.grace_s)
+        run_dir, timing = (
+            self.record.path,
+            (self.settings.save_every_s, self.settings.grace_s, self.settings.spot),
+        )
         self.control = ControlVote(self.world, run_dir, *timing)
         self.pulse = self.world.pulse
         self.heartbeat = Heartbeat(self.world, run_dir, self.settings.stall_s)
@@ -157,7 +160,7 @@ class Session:
         self._save_is_due = False
         self.window_loss = WindowLoss()
         self.piped = PipedWindow(self)
-        self.same_batches = SameBatches(self.mesh)
+        self.alike = Alike(self.mesh)
         self.batch: MicroBatch | None = None
         self.origin = Path.cwd()
         self.described_by = Task()
@@ -169,6 +172,7 @@ class Session:
         """The header is written and signals are noted from here on; a run that is open already stays as it is."""
         if self.guard.open:
             return self
+        self.record.claim(self.world)
         self.guard.open = True
         self.updater.refuse_other_steps()
         self.control.interrupt.install()
@@ -179,6 +183,7 @@ class Session:
             self.record.header(lambda: session_header(self))
         except BaseException:
             self.heartbeat.close()
+            self.record.abandon()
             raise
         return self
 
@@ -205,7 +210,7 @@ class Session:
         self.spending.begin()
         self.pulse.enter("data")
         for micro in self.back_off.micro_batches():
-            self.same_batches.check(micro)
+            self.alike.check_samples(micro)
             self.batch = micro
             self.guard.hand_out()
             self.pulse.hand_out()

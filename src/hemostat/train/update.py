@@ -146,7 +146,8 @@ def grad_norm(params: Sequence[torch.Tensor]) -> float:
 
 def scale_(grads: Sequence[torch.Tensor], factor: float) -> None:
     """Multiply gradients in place, each part where it lies; of a sharded one that is the shard."""
-    torch._foreach_mul_([local(grad) for grad in grads], factor)
+    if grads:
+        torch._foreach_mul_([local(grad) for grad in grads], factor)
 
 
 def local(tensor: torch.Tensor) -> torch.Tensor:

@@ -39,6 +39,7 @@ def finish_window(session: Session, micro: MicroBatch) -> bool:
         return save_is_due
     lr = session.recipe.schedule.lr(session.applied_steps) * session.stopper.lr_factor
     factor = micro.window_samples / count if count > 0 else 0.0
+    session.alike.check_grads(session.updater.params)
     session.parts.complete(session.updater.params)
     update = session.updater.apply(factor, lr, finite=math.isfinite(loss_sum) and math.isfinite(count))
     number = session.last.number + 1 if session.last else 1

@@ -8,7 +8,7 @@ import torch
 
 from hemostat.errors import TaskError
 from hemostat.plan import Layout
-from hemostat.train.parallel.alike import SameBatches, check_same_model
+from hemostat.train.parallel.alike import Alike, check_same_model
 
 
 class Said:
@@ -46,13 +46,23 @@ def test_a_parameter_that_one_rank_lacks_is_named():
 
 def test_only_ranks_of_one_group_must_read_the_same_and_only_at_the_start():
     mesh = SimpleNamespace(layout=Layout(tp=2), world=Said(lambda text: "other"))
-    looks = SameBatches(mesh)
+    looks = Alike(mesh)
     with pytest.raises(TaskError, match="ranks 0 and 1 share each sample in layout tp=2"):
-        looks.check(SimpleNamespace(data=torch.ones(2)))
+        looks.check_samples(SimpleNamespace(data=torch.ones(2)))
     for _ in range(20):
-        SameBatches(SimpleNamespace(layout=Layout(fsdp=2), world=None)).check(SimpleNamespace(data=None))
-    same = SameBatches(SimpleNamespace(layout=Layout(tp=2), world=Said(lambda text: text)))
+        Alike(SimpleNamespace(layout=Layout(fsdp=2), world=None)).check_samples(SimpleNamespace(data=None))
+    same = Alike(SimpleNamespace(layout=Layout(tp=2), world=Said(lambda text: text)))
     for _ in range(8):
-        same.check(SimpleNamespace(data=torch.ones(2)))
+        same.check_samples(SimpleNamespace(data=torch.ones(2)))
     same._mesh.world.change = lambda text: "other"
-    same.check(SimpleNamespace(data=torch.ones(2)))
+    same.check_samples(SimpleNamespace(data=torch.ones(2)))
+
+
+def test_gradients_of_different_parameters_are_refused_within_a_stage():
+    params = [torch.nn.Parameter(torch.zeros(1)) for _ in range(2)]
+    params[0].grad = torch.ones(1)
+    two = SimpleNamespace(layout=Layout(fsdp=2), world=Said(lambda bits: "11"))
+    with pytest.raises(TaskError, match="ranks 0 and 1 got gradients for different parameters"):
+        Alike(two).check_grads(params)
+    Alike(SimpleNamespace(layout=Layout(pp=2), world=Said(lambda bits: "111"))).check_grads(params)
+    Alike(SimpleNamespace(layout=Layout(dp=2), world=None)).check_grads(params)

@@ -13,8 +13,9 @@ from torch.distributed.tensor import DTensor
 
 from hemostat.errors import FieldError
 from hemostat.train.parallel import fsdp
-from hemostat.train.parallel.norm import GradNorm, scale_
+from hemostat.train.parallel.norm import GradNorm
 from hemostat.train.parallel.recompute import recompute
+from hemostat.train.update import scale_
 
 VOCAB, ROWS = 67, 8  # neither divides
 
@@ -269,61 +270,6 @@ def test_an_infinite_value_on_one_rank_is_seen_on_all(ranks):
     assert ranks(2, overflowing) == [[torch.inf], [torch.inf]]
 
 
-def failing() -> list[Tensor]:
-    """A forward pass that raises within a block, on all ranks, then a step that counts."""
-    model, (ids, targets) = make(), make_data()
-    fsdp.shard(model, list(model.blocks), mesh_of({"fsdp": 2}))
-    loss_of(model(ids), targets).backward()
-    handle = model.blocks[1].down.register_forward_hook(lambda *_: 1 / 0)
-    try:
-        model(ids)
-    except ZeroDivisionError:
-        handle.remove()
-        fsdp.reset(model)
-        model.zero_grad()
-    loss_of(model(ids), targets).backward()
-    return [full(param.grad) for param in model.parameters()]
-
-
-def test_a_pass_that_raised_leaves_a_model_that_works(ranks):
-    model, (ids, targets) = make(), make_data()
-    loss_of(model(ids), targets).backward()
-    for result in ranks(2, failing):
-        for seen, param in zip(result, model.parameters(), strict=True):
-            torch.testing.assert_close(seen, param.grad, rtol=0, atol=1e-12)
-
-
-class Forked(nn.Module):
-    """One of two branches, as the input says."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.left, self.right, self.head = nn.Linear(4, 4), nn.Linear(4, 4), nn.Linear(4, 1)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.head(torch.tanh(self.left(x) if x[0, 0] > 0 else self.right(x)))
-
-
-def forked(is_sharded: bool) -> list[Tensor]:
-    torch.manual_seed(0)
-    model = Forked().double()
-    inputs = [torch.ones(2, 4, dtype=torch.float64), -torch.ones(2, 4, dtype=torch.float64)]
-    if is_sharded:
-        fsdp.shard(model, [], mesh_of({"fsdp": 2}))
-        fsdp.find_unused(model)
-        inputs = inputs[dist.get_rank() :][:1]
-    for x in inputs:
-        model(x).sum().backward()
-    return [full(param.grad) * (2 if is_sharded else 1) for param in model.parameters()]
-
-
-def test_a_branch_that_one_rank_did_not_take(ranks):
-    wanted = forked(False)
-    for result in ranks(2, forked, True):
-        for seen, expected in zip(result, wanted, strict=True):
-            torch.testing.assert_close(seen, expected, rtol=0, atol=1e-12)
-
-
 def refused(kind: str) -> str:
     model = make()
     if kind == "scalar":
@@ -358,6 +304,4 @@ def test_nothing_happens_to_a_model_that_is_not_sharded():
     with fsdp.accumulating(model, False), nullcontext():
         loss_of(model(make_data()[0]), make_data()[1]).backward()
     fsdp.reshard(model)
-    fsdp.reset(model)
-    fsdp.find_unused(model)
     assert all(param.grad is not None for param in model.parameters())

@@ -13,7 +13,8 @@ from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
 from torch.distributed.tensor.parallel import ColwiseParallel, parallelize_module
 
-from hemostat.train.parallel.norm import GradNorm, num_shards, scale_
+from hemostat.train.parallel.norm import GradNorm, num_shards
+from hemostat.train.update import scale_
 
 SHAPES = [(7, 3), (1, 5), (4,), (6, 2)]  # uneven shards, and ranks with none
 

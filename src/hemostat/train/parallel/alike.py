@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Final
 
 import torch
@@ -56,8 +57,8 @@ def check_same_model(model: nn.Module, world: World) -> None:
                 )
 
 
-class SameBatches:
-    """Compares the samples of ranks that must compute on the same ones, for the first few micro-batches.
+class Alike:
+    """Compares what ranks that share a model must have in common, for the first few micro-batches and windows.
 
     Args:
         mesh: the ranks.
@@ -66,8 +67,9 @@ class SameBatches:
     def __init__(self, mesh: Mesh) -> None:
         self._mesh = mesh
         self._left = LOOKS if mesh.layout.tp * mesh.layout.pp > 1 else 0
+        self._windows_left = 0 if mesh.layout.is_dp else LOOKS
 
-    def check(self, micro: MicroBatch) -> None:
+    def check_samples(self, micro: MicroBatch) -> None:
         """Look at a micro-batch; call it on all ranks.
 
         Raises:
@@ -86,4 +88,28 @@ class SameBatches:
                     f"ranks {other} and {rank} share each sample in layout {mesh.layout}, and have read different "
                     "ones. Let train_data() and what it draws (augmentation, shuffling) be the same on all ranks: "
                     "draw from hemostat.data.sample_rng(index)."
+                )
+
+    def check_grads(self, params: Sequence[Tensor]) -> None:
+        """Look at the end of a window, before its update; call it on all ranks.
+
+        Args:
+            params: of this rank's optimizer.
+
+        Raises:
+            TaskError: a parameter has a gradient on some of the ranks that share it only; on all ranks.
+        """
+        if not self._windows_left:
+            return
+        self._windows_left -= 1
+        layout = self._mesh.layout
+        said = self._mesh.world.gather("".join("01"[param.grad is not None] for param in params))
+        first: dict[int, int] = {}  # stage to the first rank that has it
+        for rank, bits in enumerate(said):
+            other = first.setdefault(layout.place(rank).pp, rank)
+            if bits != said[other]:
+                raise TaskError(
+                    f"ranks {other} and {rank} got gradients for different parameters, and in layout {layout} sums "
+                    "over shards would mix them up. Let every micro-batch use the same parameters, or add 0.0 times "
+                    "the sum of those that it left out to the loss."
                 )

@@ -78,30 +78,11 @@ def accumulating(model: nn.Module, last: bool) -> Iterator[None]:
     yield
 
 
-def find_unused(model: nn.Module) -> None:
-    """From now on a parameter without gradient on this rank counts as zero in the average.
-
-    Without it a rank that lacks a gradient which others have would sum with wrong neighbours. It costs the distinction
-    of "no gradient anywhere": the optimizer then sees zeros, and a weight decay acts on them.
-    """
-    if isinstance(model, FSDPModule):
-        model.set_reduce_scatter_unused_params(True)
-
-
 def reshard(model: nn.Module) -> None:
     """Drop what forward passes without a backward have left gathered; after it `parameters()` are the shards again."""
     for module in model.modules():
         if isinstance(module, FSDPModule):
             module.reshard()
-
-
-def reset(model: nn.Module) -> None:
-    """Make a model ready again after a forward or backward pass that raised; its gradients of this window are lost.
-
-    Call it on all ranks.
-    """
-    if isinstance(model, FSDPModule):
-        model.reset_iter_state()
 
 
 def _units(model: nn.Module, blocks: Sequence[nn.Module]) -> list[nn.Module]:

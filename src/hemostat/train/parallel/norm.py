@@ -76,19 +76,6 @@ def num_shards(tensor: Tensor) -> int:
     return math.prod(size for placement, size in sizes if not isinstance(placement, Replicate | Partial))
 
 
-def scale_(grads: Sequence[Tensor], factor: float) -> None:
-    """Multiply gradients in place, plain ones and shared ones together.
-
-    Examples:
-        >>> grads = [torch.tensor([2.0]), torch.tensor([3.0])]
-        >>> scale_(grads, 0.5)
-        >>> grads
-        [tensor([1.]), tensor([1.5000])]
-    """
-    if grads:
-        torch._foreach_mul_([_local(grad) for grad in grads], factor)
-
-
 def _reduced(grad: Tensor) -> Tensor:
     """A sum that still lies in parts has no norm; it is added up first, by all ranks of its mesh."""
     if not isinstance(grad, DTensor) or not any(
