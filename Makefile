@@ -3,7 +3,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo test test-slow check lint types layers setup clean bench-recipe bench-step bench-guards bench-record bench-launch bench-data bench-data_costs bench-start bench-input-bound bench-input_bound chaos soak docs
+.PHONY: demo test test-slow check lint types layers setup clean bench-recipe bench-step bench-guards bench-record bench-launch bench-data bench-data_costs bench-start bench-input-bound bench-input_bound bench-layouts bench-gpu_memory chaos soak docs
 
 setup: $(VENV)/.ready
 
@@ -51,6 +51,12 @@ bench-data: setup
 
 bench-data_costs: setup
 	$(BIN)/python bench/data_costs.py
+
+bench-layouts: setup
+	$(BIN)/python bench/layouts.py
+
+bench-gpu_memory: setup
+	$(BIN)/python bench/gpu_memory.py
 
 bench-record: setup
 	$(BIN)/python bench/record.py
