@@ -11,7 +11,11 @@ from hemostat.track import RunRecord
 
 def test_it_comes_back_and_is_for_the_owner_only(tmp_path):
     record = RunRecord(tmp_path)
-    path = record.keep_given("digits.py:Digits", 2, {"lr": 0.1, "train": {"seed": 3}, "betas": [0.9, 0.99]})
+    name, text = record.given_file(
+        "digits.py:Digits", 2, {"lr": 0.1, "train": {"seed": 3}, "betas": [0.9, 0.99]}
+    )
+    record.keep(name, text)
+    path = tmp_path / name
     given = record.given()
     assert (given.task, given.num_ranks) == ("digits.py:Digits", 2)
     assert given.values == {"lr": 0.1, "train": {"seed": 3}, "betas": [0.9, 0.99]}

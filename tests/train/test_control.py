@@ -30,7 +30,16 @@ def test_control_json_stops_at_its_sample(run_dir, monkeypatch):
     load_run(run_dir.parent, "a-run").ask("stop", at_samples=20)
     assert vote.vote(0.0, 1.0, 0.0, samples=19).stop is None
     stop = vote.vote(0.0, 1.0, 0.0, samples=20).stop
-    assert stop == ("control.json asked for it at 20 samples", 0)
+    assert stop == ("control.json asked for it at 20 samples", 0, False)
+    assert stop.error() is None
+
+
+def test_a_pause_is_no_end(run_dir, monkeypatch):
+    monkeypatch.setattr(control, "LOOK_EVERY_S", 0.0)
+    vote = control.ControlVote(World(), run_dir)
+    load_run(run_dir.parent, "a-run").ask("pause")
+    stop = vote.vote(0.0, 1.0, 0.0, samples=20).stop
+    assert stop == ("control.json asked for a pause at 20 samples", 0, True)
     assert stop.error() is None
 
 
@@ -45,7 +54,7 @@ def test_a_signal_stops_with_its_name():
     vote = control.ControlVote(World(), None)
     vote.interrupt.name = "SIGTERM"
     stop = vote.vote(0.0, 1.0, 0.0, samples=7).stop
-    assert stop == ("SIGTERM at 7 samples", 75)
+    assert stop == ("SIGTERM at 7 samples", 75, False)
     error = stop.error("; saved")
     assert (type(error), str(error)) == (Interrupted, "SIGTERM at 7 samples; saved")
 
@@ -54,7 +63,7 @@ def test_who_asks_first_stops_the_run():
     vote = control.ControlVote(World(), None)
     vote.askers += [lambda samples: None, lambda samples: control.Stop(f"spent at {samples}", 5)]
     stop = vote.vote(0.0, 1.0, 0.0, samples=7).stop
-    assert stop == ("spent at 7", 5) and isinstance(stop.error(), BudgetStop)
+    assert stop == ("spent at 7", 5, False) and isinstance(stop.error(), BudgetStop)
 
 
 def test_a_checkpoint_is_due_after_its_time():

@@ -28,6 +28,24 @@ def test_without_a_launcher_an_id_is_made(tmp_path, monkeypatch):
     assert (tmp_path / ".hemostat" / "runs" / record.path.name).is_dir()
 
 
+def test_a_run_that_another_process_runs_is_refused(tmp_path, monkeypatch):
+    """A loop of one's own and `hemostat train` refuse each other too: both take the same lock."""
+    monkeypatch.chdir(tmp_path)
+    first = Record(World())
+    first.claim(World())
+    second = Record(World(), resume="last")
+    with pytest.raises(RecordError, match="another process is running this run"):
+        second.claim(World())
+    first.abandon()
+    second.claim(World())
+    second.close()
+    with RunRecord(first.path).claim(), pytest.raises(RecordError, match="another process is running"):
+        first.claim(World())
+    monkeypatch.setenv("HEMOSTAT_RUN_DIR", str(first.path))
+    with RunRecord(first.path).claim():  # by the launcher of this rank
+        first.claim(World())
+
+
 def test_nothing_is_written_when_told_so(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     record = Record(World(), enabled=False)

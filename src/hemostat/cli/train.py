@@ -17,13 +17,14 @@ from hemostat.cli.budget import allowed
 from hemostat.cli.layout import check_layout, processes_of, read_layout, with_layout
 from hemostat.cli.messenger import Messenger
 from hemostat.cli.processes import check_processes
-from hemostat.config import decode, merge, parse_overrides, read_toml
+from hemostat.cli.project import Project
+from hemostat.config import Config, decode, merge, parse_overrides, read_toml
 from hemostat.errors import FieldError, MissingExtraError, RecordError
 from hemostat.launch import Job, backend
 from hemostat.recipe import Devices
 from hemostat.track import RunRecord, create_run, load_run, new_run_id, update_run
 
-UNSTARTED = (2, 75, 130, 143)  # a typing error, or somebody who thought better of it: no record is kept
+UNSTARTED = (2, 75)  # a typing error, or somebody who thought better of it: no record is kept
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
@@ -69,26 +70,36 @@ def train(
     show = {"json": json, "plot": plot, "why": why}
     if "HEMOSTAT_RUN_DIR" in os.environ or "TORCHELASTIC_RUN_ID" in os.environ:
         raise typer.Exit(_be_a_rank(_named(task), values, show))
-    if resume is not None:
-        record = load_run(runs, resume)
-        if record.state == "done":
-            ended = record.summary.get("reason", "it reached its end")
-            print(f"run {record.id} is done, {ended}: there is nothing to resume")
-            raise typer.Exit(0)
-        given = record.given()
-        task = _same_task(task, given.task)
-        values = merge(merge(given.values, values), {"train": {"resume": record.id}})
-        values = with_layout(values, axes)
-        nproc = nproc or (processes_of(axes) if axes else given.num_ranks)
-        project = allowed(values, record.path.parent)
-    else:
+    if resume is None:
         project = allowed(values, runs)
-        record = _new_run(_named(task), _num_ranks(nproc, values), runs)
-    job, before = _job(record, _named(task), _num_ranks(nproc, values), values, max_restarts), record.position
+        job = _job(runs / new_run_id(), task, nproc, values, max_restarts)
+        header = {"command": ["hemostat", *sys.argv[1:]], "kind": "train", "num_ranks": job.num_ranks}
+        create_run(runs, job.run_id, header)
+    else:
+        record = load_run(runs, resume)
+        _end_if_done(record)
+        given = record.given()
+        values = with_layout(merge(merge(given.values, values), {"train": {"resume": record.id}}), axes)
+        project = allowed(values, record.path.parent)
+        if nproc is None:
+            nproc = processes_of(axes) if axes else given.num_ranks
+        job = _job(record.path, _same_task(task, given.task), nproc, values, max_restarts)
+    raise typer.Exit(_run(job, project, show, is_new=resume is None))
+
+
+def _end_if_done(record: RunRecord) -> None:
+    if record.state == "done":
+        ended = record.summary.get("reason", "it reached its end")
+        print(f"run {record.id} is done, {ended}: there is nothing to resume")
+        raise typer.Exit(0)
+
+
+def _run(job: Job, project: Project, show: dict[str, Any], *, is_new: bool) -> int:
+    before = RunRecord(job.run_dir).position
     with Messenger(job.run_dir, project) as messenger:
-        status = _conclude(job, _launch(job, new=resume is None), show, before)
+        status = _conclude(job, _launch(job, new=is_new), show, before)
         messenger.ended(status)
-    raise typer.Exit(status)
+    return status
 
 
 def _named(task: str | None) -> str:
@@ -103,25 +114,42 @@ def _same_task(named: str | None, given: str) -> str:
     return named or given
 
 
-def _new_run(task: str, num_ranks: int, runs: Path) -> RunRecord:
-    header = {"command": ["hemostat", *sys.argv[1:]], "kind": "train", "num_ranks": num_ranks}
-    return RunRecord(create_run(runs, new_run_id(), header))
+class Launch(Config, frozen=True, kw_only=True):
+    """`[launch]` of the settings.
+
+    Attributes:
+        port: TCP port of the rendezvous; None = a free one.
+        task: of the run that a given.toml comes from; the command names its own.
+        num_ranks: of that run.
+    """
+
+    port: int | None = None
+    task: str | None = None
+    num_ranks: int | None = None
 
 
-def _job(record: RunRecord, task: str, num_ranks: int, values: dict[str, Any], max_restarts: int) -> Job:
-    """The ranks read what they were given from the run directory, after a restart and a resume too."""
-    port = values.get("launch", {}).get("port")
+def _job(
+    run_dir: Path, task: str | None, nproc: int | None, values: dict[str, Any], max_restarts: int
+) -> Job:
+    """All that can be refused is refused here, before there is a record of the run.
+
+    The ranks read what they were given from the run directory, after a restart and a resume too.
+    """
+    named, num_ranks = _named(task), _num_ranks(nproc, values)
+    launch = decode(Launch, values.get("launch", {}), prefix="launch.")
     kept = {name: value for name, value in values.items() if name != "launch"}
-    file, colon, name = task.rpartition(":") if ":" in Path(task).name else (task, "", "")
-    given = record.keep_given(f"{Path(file).resolve()}{colon}{name}", num_ranks, kept)
+    file, colon, name = named.rpartition(":") if ":" in Path(named).name else (named, "", "")
+    given, text = RunRecord.given_file(f"{Path(file).resolve()}{colon}{name}", num_ranks, kept)
     return Job(
-        command=(sys.executable, "-m", "hemostat", "train", task, "--config", str(given)),
+        command=(sys.executable, "-m", "hemostat", "train", named, "--config", str(run_dir / given)),
         num_ranks=num_ranks,
-        run_id=record.id,
-        run_dir=record.path,
-        port=port,
+        run_id=run_dir.name,
+        run_dir=run_dir,
+        port=launch.port,
         max_restarts=max_restarts,
         env={"HEMOSTAT_LAUNCHED_S": str(time.monotonic())},  # start-up is paid too
+        files={given: text},
+        records=True,
     )
 
 

@@ -19,6 +19,8 @@ class Job(Config, frozen=True, kw_only=True):
         run_id: made once, by whoever launches; every rank sees it as HEMOSTAT_RUN_ID.
         run_dir: the run directory; every rank sees it as HEMOSTAT_RUN_DIR.
         env: variables on top of the launcher's own.
+        files: text by name, written into the run directory as soon as this launch owns it.
+        records: its ranks record every step, so one without a new line of metrics has lost nothing.
         max_restarts: how often all ranks are started again after one has failed.
         port: TCP port of the rendezvous; None = a free one.
         grace_s: after a signal or the death of a rank, how long the other ranks may go on before they are
@@ -30,6 +32,8 @@ class Job(Config, frozen=True, kw_only=True):
     run_id: str
     run_dir: Path
     env: dict[str, str] = msgspec.field(default_factory=dict)
+    files: dict[str, str] = msgspec.field(default_factory=dict)
+    records: bool = False
     max_restarts: int = 0
     port: int | None = None
     grace_s: int = 30

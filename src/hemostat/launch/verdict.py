@@ -6,8 +6,9 @@ import contextlib
 import signal
 import sys
 from collections.abc import Sequence
+from typing import NamedTuple
 
-from hemostat.errors import RecordError
+from hemostat.errors import Interrupted, RecordError
 from hemostat.launch.agentlog import Failure, ending, failures
 from hemostat.launch.job import Job
 from hemostat.track import RunRecord, write_exit
@@ -19,9 +20,21 @@ _DECIDED = (2, 4, 5, 75)
 _TOLD = (1, 3)
 
 
-def verdict(
-    job: Job, code: int, received: Sequence[signal.Signals], hung: tuple[int, str] | None = None
-) -> int:
+class Seen(NamedTuple):
+    """What the launcher saw while a job ran.
+
+    Attributes:
+        received: signals that were passed on.
+        hung: rank and sentence of a rank that was killed because it hung; that was said already.
+        stepped: a rank has taken a step, as far as is known.
+    """
+
+    received: Sequence[signal.Signals] = ()
+    hung: tuple[int, str] | None = None
+    stepped: bool = True
+
+
+def verdict(job: Job, code: int, seen: Seen) -> int:
     """Find the exit status of a job, and leave an exit file where the ranks left none.
 
     A rank that was killed wrote nothing, and the others write that they lost it. So the launcher writes in its
@@ -30,11 +43,10 @@ def verdict(
     Args:
         job: what was run.
         code: how the direct child ended, negative for a signal.
-        received: signals that were passed on.
-        hung: rank and sentence of a rank that was killed because it hung; that was said already.
+        seen: meanwhile.
 
     Returns:
-        0, what the ranks decided, or 3.
+        0, what the ranks decided, or 3; 75 after a signal before the first step, since nothing was lost.
     """
     written = RunRecord(job.run_dir).exit
     if code == 0:
@@ -43,13 +55,17 @@ def verdict(
         return 0
     if written is not None and written[0] in _DECIDED:
         return written[0]
-    if hung is not None:
-        _write(job, hung[0], 128 + signal.SIGKILL, hung[1])
+    if seen.hung is not None:
+        _write(job, seen.hung[0], 128 + signal.SIGKILL, seen.hung[1])
         return 3
-    if received:
-        how = "killed after a second signal" if len(received) > 1 else f"ended by {received[0].name}"
+    if seen.received:
+        name = seen.received[0].name
+        if not seen.stepped:
+            _write(job, 0, Interrupted.exit_status, f"{name} before the first step; nothing was lost")
+            return Interrupted.exit_status
+        how = "killed after a second signal" if len(seen.received) > 1 else f"ended by {name}"
         return _blame(
-            job, [Failure(rank=0, code=-received[0])], f"{how}; nothing says that the run was saved"
+            job, [Failure(rank=0, code=-seen.received[0])], f"{how}; nothing says that the run was saved"
         )
     failed = failures(job.run_dir / LOG) if job.num_ranks > 1 else [Failure(rank=0, code=code)]
     dead = [failure for failure in failed if failure.code < 0]

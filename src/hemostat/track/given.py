@@ -13,7 +13,7 @@ from hemostat.disk import recording
 from hemostat.errors import RecordError
 from hemostat.track.files import write_all
 
-_FILE = "given.toml"
+FILE = "given.toml"
 
 
 class Given(msgspec.Struct, frozen=True, kw_only=True):
@@ -30,17 +30,19 @@ class Given(msgspec.Struct, frozen=True, kw_only=True):
     values: dict[str, Any] = {}
 
 
-def write_given(run_dir: Path, given: Given) -> Path:
-    """Write given.toml, a file for --config; it is readable by its owner only, since settings may hold secrets.
+def given_text(given: Given) -> str:
+    """What given.toml says; it is a file for --config."""
+    import tomli_w
+
+    return tomli_w.dumps({**given.values, "launch": {"task": given.task, "num_ranks": given.num_ranks}})
+
+
+def write_private(path: Path, text: str) -> None:
+    """Write a file that only its owner can read, since settings may hold secrets.
 
     Raises:
         RecordError: the disk refuses.
     """
-    import tomli_w
-
-    path = run_dir / _FILE
-    launch = {"task": given.task, "num_ranks": given.num_ranks}
-    text = tomli_w.dumps({**given.values, "launch": launch})
     with recording(path):
         beside = path.with_suffix(".tmp")
         descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
@@ -49,7 +51,6 @@ def write_given(run_dir: Path, given: Given) -> Path:
         finally:
             os.close(descriptor)
         beside.replace(path)
-    return path
 
 
 def read_given(run_dir: Path) -> Given:
@@ -58,7 +59,7 @@ def read_given(run_dir: Path) -> Given:
     Raises:
         RecordError: it is not there, as in a run of a loop of one's own, or it is garbled.
     """
-    path = run_dir / _FILE
+    path = run_dir / FILE
     try:
         tree = tomllib.loads(path.read_text(encoding="utf-8"))
         launch = tree.pop("launch")

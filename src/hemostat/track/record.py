@@ -11,13 +11,15 @@ from typing import Any
 from hemostat.errors import RecordError
 from hemostat.track.attempts import seconds_after
 from hemostat.track.beats import Beat, Lookout, forget_beats, write_beat
+from hemostat.track.claim import Claim
 from hemostat.track.control import write_control
 from hemostat.track.evaluations import evaluation_dir, read_evaluations, write_evaluation
 from hemostat.track.exits import read_exit
 from hemostat.track.files import read_json
 from hemostat.track.fingerprint import Fingerprint
 from hemostat.track.fingerprint_files import read_fingerprint, write_fingerprint
-from hemostat.track.given import Given, read_given, write_given
+from hemostat.track.given import FILE as GIVEN_FILE
+from hemostat.track.given import Given, given_text, read_given, write_private
 from hemostat.track.metrics import last_position, metric_files, metric_names, read_metric
 from hemostat.track.samples import Sample, read_samples, write_sample
 
@@ -75,14 +77,17 @@ class RunRecord:
 
     @property
     def state(self) -> str:
-        """One word: done, left (by its own loop), failed, usage, guard, budget, saved, running, lost, unreadable."""
+        """One word.
+
+        That is done, left (by its own loop), paused, failed, usage, guard, budget, saved, running, lost or unreadable.
+        """
         if self.error:
             return "unreadable"
         if self.exit is None:
             # a script of the user's own may say how it went without a rank's exit file
             return "running" if self.silent_s < _SILENT_S else "done" if self.summary else "lost"
-        if self.exit[0] == 0 and self.summary.get("status") == "left":
-            return "left"
+        if self.exit[0] == 0 and self.summary.get("status") in ("left", "paused"):
+            return str(self.summary["status"])
         names = {0: "done", 1: "done", 2: "usage", 4: "guard", 5: "budget", 75: "saved"}
         return names.get(self.exit[0], "failed")
 
@@ -124,9 +129,22 @@ class RunRecord:
         """
         return read_given(self.path)
 
-    def keep_given(self, task: str, num_ranks: int, values: dict[str, Any]) -> Path:
-        """Write down what `given` reads; the file comes back."""
-        return write_given(self.path, Given(task=task, num_ranks=num_ranks, values=values))
+    @staticmethod
+    def given_file(task: str, num_ranks: int, values: dict[str, Any]) -> tuple[str, str]:
+        """Name and text of the file that `given` reads; `keep` writes it once the run is claimed."""
+        return GIVEN_FILE, given_text(Given(task=task, num_ranks=num_ranks, values=values))
+
+    def keep(self, name: str, text: str) -> None:
+        """Write a file into the run directory that only its owner can read."""
+        write_private(self.path / name, text)
+
+    def claim(self) -> Claim:
+        """Lock the run for this process until what comes back is closed.
+
+        Raises:
+            RecordError: another process is running it.
+        """
+        return Claim(self.path)
 
     def beat(self, rank: int, **fields: Any) -> None:
         """Say what a rank is doing now, by the fields of `Beat`."""

@@ -21,10 +21,12 @@ class Stop(NamedTuple):
     Attributes:
         reason: one sentence.
         status: exit status that the run ends with; 0 for an end that somebody asked for.
+        paused: it is to be resumed, so nothing is judged that the undisturbed run would not have judged.
     """
 
     reason: str
     status: int = 0
+    paused: bool = False
 
     def error(self, more: str = "") -> HemostatError | None:
         """What the command ends with; None for status 0.
@@ -49,6 +51,13 @@ def stronger(first: Stop | None, second: Stop | None) -> Stop | None:
     """
     given = [stop for stop in (first, second) if stop is not None]
     return min(given, key=lambda stop: (4, 5, 75, 0).index(stop.status), default=None)
+
+
+_PAUSED = -1  # as a status in the vote
+
+
+def _code(stop: Stop | None) -> int:
+    return 0 if stop is None else _PAUSED if stop.paused else stop.status
 
 
 Asker = Callable[[int], Stop | None]
@@ -122,12 +131,13 @@ class ControlVote:
         """
         signalled, save = float(bool(self.interrupt.name)), float(self._save_is_due())
         mine = next((stop for ask in self.askers if (stop := ask(samples)) is not None), None)
-        asked, status = float(mine is not None), float(mine.status if mine else 0)
+        asked, status = float(mine is not None), float(_code(mine))
         short = float(out_of_memory)
         if self._world.num_ranks > 1:
             wishes = [loss_sum, count, part_square, save, signalled, asked, status, short]
             loss_sum, count, part_square, save, signalled, asked, status, short = self._world.sum(wishes)
-        stop = (mine or Stop(f"rank 0 asked for it at {samples} samples", int(status))) if asked else None
+        said = Stop(f"rank 0 asked for it at {samples} samples", max(0, int(status)), status == _PAUSED)
+        stop = (mine or said) if asked else None
         if signalled:
             stop = self.signalled(f"at {samples} samples")
         return Vote(loss_sum, count, part_square, bool(save), stop, bool(short))
@@ -157,4 +167,8 @@ class _ControlFile:
         if now_s >= self._next_look_s:
             self._next_look_s = now_s + LOOK_EVERY_S
             self._wish = control(self._run_dir)
-        return Stop(f"control.json asked for it at {samples} samples") if self._wish.due(samples) else None
+        if not self._wish.due(samples):
+            return None
+        if self._wish.action == "pause":
+            return Stop(f"control.json asked for a pause at {samples} samples", paused=True)
+        return Stop(f"control.json asked for it at {samples} samples")

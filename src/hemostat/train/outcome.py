@@ -13,7 +13,7 @@ from hemostat.findings import Finding
 if TYPE_CHECKING:
     from hemostat.train.session import Session
 
-Status = Literal["ended", "stopped", "left", "failed"]
+Status = Literal["ended", "stopped", "paused", "left", "failed"]
 
 
 class Bill(Protocol):
@@ -34,7 +34,8 @@ class Outcome(msgspec.Struct, kw_only=True):
     Attributes:
         reason: why it ended, one sentence.
         status: "ended" at its full length, "stopped" early with its weights as they were asked for (early stopping,
-            control.json, a signal), "left" by its loop, or "failed" with an exception.
+            control.json, a signal), "paused" by control.json to be resumed, "left" by its loop, or "failed" with an
+            exception.
         steps: optimizer steps, skipped ones included.
         skipped_steps: steps whose loss or gradient was not finite, or that had nothing to learn.
         samples: consumed by all ranks.
@@ -102,10 +103,11 @@ class Outcome(msgspec.Struct, kw_only=True):
         self.steps, self.samples = (last.number, last.samples) if last else (0, 0)
         ended = self.samples >= session.recipe.total_samples
         self.reason = session.stop_reason or ("the run reached its end" if ended else "the loop was left")
-        self.status = "stopped" if session.stop else "ended" if ended else "left"
+        stopped: Status = "paused" if session.stop and session.stop.paused else "stopped"
+        self.status = stopped if session.stop else "ended" if ended else "left"
         if error is not None:
             self.reason = str(error) or type(error).__name__
-            self.status = "stopped" if session.stop else "failed"
+            self.status = stopped if session.stop else "failed"
         self.skipped_steps = session.skipped_steps
         self.train_s = session.spending.trained_s()
         self.count_waits(session.loader)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,7 @@ class Record:
         self.describes = enabled and world.rank == 0
         self._recorder: Recorder | None = None
         self._watch: DataWatch | None = None
+        self._claimed = ExitStack()
         self.path: Path | None = None
         self.resumes = resume is not None or os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") != "0"
         if not enabled:
@@ -62,6 +64,25 @@ class Record:
             trouble = str(error)
         if world.sum([float(bool(trouble))])[0] > 0:
             raise RecordError(trouble or f"another rank could not write {self.path}")
+
+    def claim(self, world: World) -> None:
+        """Keep every other process from running this run until `close`; a launcher has done so for its ranks.
+
+        Raises:
+            RecordError: another one runs it; raised on all ranks.
+        """
+        trouble: RecordError | None = None
+        if self.path is not None and self._rank == 0 and "HEMOSTAT_RUN_DIR" not in os.environ:
+            try:
+                self._claimed.enter_context(RunRecord(self.path).claim())
+            except RecordError as error:
+                trouble = error
+        if world.sum([float(trouble is not None)])[0] > 0:
+            raise trouble or RecordError(f"rank 0 could not claim {self.path}")
+
+    def abandon(self) -> None:
+        """Give the run free without a word: it has not begun."""
+        self._claimed.close()
 
     def spent_s(self, samples: int, spent_s: float) -> float:
         """Training time of the attempts so far, with what came after the checkpoint and was lost.
@@ -115,6 +136,7 @@ class Record:
             write_exit(self.path, self._rank, status, str(error or ""))
             self._recorder.close()
             self._recorder = None
+        self._claimed.close()
 
 
 def _run_dir(resume: str | None) -> Path:

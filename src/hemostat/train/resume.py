@@ -14,7 +14,7 @@ from hemostat.config import to_plain
 from hemostat.data import Order
 from hemostat.errors import HemostatWarning, RecordError, UsageError
 from hemostat.plan import Layout
-from hemostat.track import Checkpoints, RunRecord, fingerprint
+from hemostat.track import Checkpoints, RunRecord, control, fingerprint
 from hemostat.train.checkpoint import SHARED_FILE, own_file
 from hemostat.train.data_watch import CACHE
 from hemostat.train.header import data_parts
@@ -67,6 +67,7 @@ def resume(session: Session) -> None:
     changes = gone_on[world.rank]
     session.spending.refuse_if_spent()
     if session.last is not None and world.rank == 0:
+        _end_pause(run_dir, session.last.samples)
         shown = "; ".join(changes[:MAX_CHANGES]) + (" ..." if len(changes) > MAX_CHANGES else "")
         _say(
             f"run {run_dir.name} goes on at step {session.last.number} ({session.last.samples:,} samples)"
@@ -82,6 +83,13 @@ def _raise(failure: Failure | None, where: str) -> None:
 def _choose(run_dir: Path) -> tuple[str, list[str]]:
     path, troubles = Checkpoints(run_dir).last_whole()
     return str(path or ""), troubles
+
+
+def _end_pause(run_dir: Path, samples: int) -> None:
+    """A pause that was taken is over; one that lies ahead stands."""
+    asked = control(run_dir)
+    if asked.action == "pause" and asked.due(samples):
+        RunRecord(run_dir).ask("go", why="the pause is over")
 
 
 def _say(text: str) -> None:

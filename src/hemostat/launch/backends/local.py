@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import subprocess
 import sys
@@ -15,7 +14,8 @@ from hemostat.launch.hang_watch import HangWatch
 from hemostat.launch.job import Job
 from hemostat.launch.ports import LOOPBACK, choose_port
 from hemostat.launch.relay import Relay
-from hemostat.launch.verdict import LOG, verdict
+from hemostat.launch.verdict import LOG, Seen, verdict
+from hemostat.track import RunRecord
 
 _LEASH = Path(__file__).parent.parent / "leash.py"
 
@@ -46,50 +46,53 @@ class LocalBackend:
         """
         check(self, job)
         port = choose_port(job.port) if job.num_ranks > 1 else None
-        with _claim(job.run_dir) as log, Relay() as relay, HangWatch(job.run_dir) as watch:
+        record = RunRecord(job.run_dir)
+        with (
+            _open_log(job.run_dir) as log,
+            record.claim() as lock,
+            Relay() as relay,
+            HangWatch(job.run_dir) as watch,
+        ):
+            log.truncate(0)
+            for name, text in job.files.items():
+                record.keep(name, text)
             for stale in job.run_dir.glob("exit.*.json"):
                 stale.unlink(missing_ok=True)
-            code = relay.wait(_start(job, port, log))
+            before_bytes = _recorded_bytes(job.run_dir)
+            code = relay.wait(_start(job, port, log, lock.fileno()))
             while (
                 port is not None and code and job.port is None and not relay.received and _port_was_lost(log)
             ):
                 port = choose_port(None)
                 log.truncate(0)
-                code = relay.wait(_start(job, port, log))
-            return verdict(job, code, relay.received, watch.found)
+                code = relay.wait(_start(job, port, log, lock.fileno()))
+            stepped = not job.records or _recorded_bytes(job.run_dir) > before_bytes
+            return verdict(job, code, Seen(relay.received, watch.found, stepped))
 
 
-def _claim(run_dir: Path) -> BinaryIO:
-    """Open the launcher's log and lock it; the lock ends with the last process of this launch."""
-    path = run_dir / LOG
+def _recorded_bytes(run_dir: Path) -> int:
+    return sum(path.stat().st_size for path in run_dir.glob("metrics.*.jsonl"))
+
+
+def _open_log(run_dir: Path) -> BinaryIO:
     try:
         run_dir.mkdir(parents=True, exist_ok=True)
-        log = path.open("ab")
+        return (run_dir / LOG).open("ab")
     except OSError as error:
         raise EnvironmentFailure(
             f"run_dir={str(run_dir)!r}: cannot be written, {error.strerror}. Choose a folder that can."
         ) from None
-    try:
-        fcntl.flock(log, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        log.close()
-        raise EnvironmentFailure(
-            f"run_dir={str(run_dir)!r}: another process is running this run. Wait for it, or stop it first."
-        ) from None
-    except OSError:
-        pass  # some network volumes have no locks
-    log.truncate(0)
-    return log
 
 
-def _start(job: Job, port: int | None, log: BinaryIO) -> subprocess.Popen[bytes]:
+def _start(job: Job, port: int | None, log: BinaryIO, lock: int) -> subprocess.Popen[bytes]:
+    """Start the job; its child holds the lock too, in case this process is killed first."""
     leash = (sys.executable, "-I", "-S", str(_LEASH))
     environment = _environment(job)
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
     if port is None:
         alone = (*leash, "alone", *job.command)
-        return subprocess.Popen(alone, env=environment, start_new_session=True)
+        return subprocess.Popen(alone, env=environment, start_new_session=True, pass_fds=(lock,))
     agent = (sys.executable, "-m", "torch.distributed.run", *_agent_options(job, port))
     return subprocess.Popen(
         (*leash, "agent", *agent, *leash, "rank", *job.command),
@@ -98,6 +101,7 @@ def _start(job: Job, port: int | None, log: BinaryIO) -> subprocess.Popen[bytes]
         # the ranks' way to the user's stderr leads through the agent's stdin, see leash.py
         stdin=_stderr_descriptor(),
         stderr=log,
+        pass_fds=(lock,),
     )
 
 

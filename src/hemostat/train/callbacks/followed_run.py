@@ -19,7 +19,7 @@ from hemostat.train.callbacks.bill import Bill
 from hemostat.train.callbacks.told import HEEDED, Told, check_settings
 from hemostat.train.control import ControlVote, Stop, stronger
 from hemostat.train.header import hardware, plain_or_text
-from hemostat.train.outcome import Outcome
+from hemostat.train.outcome import Outcome, Status
 from hemostat.train.process import World
 from hemostat.train.record import Record
 from hemostat.train.resolve import find_price
@@ -59,6 +59,7 @@ class FollowedRun:
         self.world = World.of_open_group(device)
         self.usd_per_hour = find_price(settings)
         self.record = Record(self.world, settings.record)
+        self.record.claim(self.world)
         self.outcome = Outcome(monitor=told.monitor)
         self.stop: Stop | None = None
         self.last: Step | None = None
@@ -197,7 +198,8 @@ class FollowedRun:
         atexit.unregister(self._left)
         outcome = self.outcome
         outcome.steps, outcome.samples = (self.last.number, self.last.samples) if self.last else (0, 0)
-        outcome.status = "stopped" if self.stop else "ended" if complete else "left"
+        stopped: Status = "paused" if self.stop and self.stop.paused else "stopped"
+        outcome.status = stopped if self.stop else "ended" if complete else "left"
         outcome.reason = "the trainer reached its end" if complete else "the loop was left"
         if self.stop is not None:
             outcome.reason = self.stop.reason
