@@ -47,6 +47,40 @@ def test_a_silent_rank_is_named_wherever_it_stands(tmp_path):
     assert "does not answer" in hang.sentence() and "there" not in hang.sentence()
 
 
+@pytest.mark.parametrize("phase", ["data", "forward", "save", "evaluate", "reduce"])
+def test_a_rank_alone_is_named_where_it_stands_and_let_be(tmp_path, phase):
+    lookout = Lookout(tmp_path)
+    for now_s in range(6):
+        write_beat(tmp_path, beat(0, phase, 7, now_s, now_s, num_ranks=1))
+        assert lookout.look(float(now_s)) is None
+    write_beat(tmp_path, beat(0, phase, 7, 6, 6, num_ranks=1, stack="  there"))
+    hang = lookout.look(6.0)
+    assert not hang.certain
+    assert hang.sentence() == (
+        f"rank 0 has stood in {phase} after step 7 for 6 s (train.stall_s=5), and is let be: it may be slow. "
+        "It stands at\n  there"
+    )
+
+
+def test_a_rank_alone_that_does_not_answer_is_named(tmp_path):
+    lookout = Lookout(tmp_path)
+    write_beat(tmp_path, beat(0, "forward", 7, 0, 0, num_ranks=1))
+    found = [lookout.look(float(now_s)) for now_s in range(8)]
+    assert found[5] is None and found[6].silent and not found[6].certain
+
+
+@pytest.mark.parametrize("stuck", [0, 1])
+def test_of_ranks_in_a_save_the_one_that_has_not_come_so_far_is_named_and_let_be(tmp_path, stuck):
+    lookout = Lookout(tmp_path)
+    for now_s in range(8):
+        for rank in range(2):
+            met = 3 if rank == stuck else 4
+            write_beat(tmp_path, beat(rank, "save", 7, now_s, now_s, met=met, num_ranks=2, stack="  there"))
+        hang = lookout.look(float(now_s))
+        assert (hang is not None) == (now_s > 5)
+    assert hang.beat.rank == stuck and not hang.certain and "stood in save" in hang.sentence()
+
+
 @pytest.mark.parametrize("phase", PHASES)
 def test_ranks_that_are_slow_together_do_not_hang(tmp_path, phase):
     assert watch(tmp_path, (phase, 7, 1, False), (phase, 7, 1, False), for_s=30) is None

@@ -55,7 +55,12 @@ class Relay:
         # WNOWAIT keeps the ended child's number taken until its group has been cleared
         os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
         self._kill()
+        self._child = None  # its number may be given to another one
         return child.wait()
+
+    def end(self) -> None:
+        """Kill the child and what it has started, if it runs."""
+        self._kill()
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         self.received.append(signal.Signals(number))

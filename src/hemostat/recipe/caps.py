@@ -137,6 +137,15 @@ class Caps(msgspec.Struct, frozen=True, kw_only=True):
             f"look may take {self.cost(needed_s)}"
         )
 
+    def leaves(self, needed_s: float) -> str:
+        """The end of a sentence about what comes next; empty where nothing special does.
+
+        Examples:
+            >>> Caps(max_s=60.0).leaves(9.0), Caps(max_s=60.0).leaves(0.0)
+            (', and what comes next may take 9.0 s', '')
+        """
+        return f", and what comes next may take {self.cost(needed_s)}" if needed_s else ""
+
     def cost(self, seconds: float) -> str:
         """A time with its price, where that is known.
 

@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 
 # in the order of a step: what follows an update belongs to the step that it made
-PHASES: Final = ("start", "evaluate", "save", "data", "forward", "backward", "reduce")
+PHASES: Final = ("start", "evaluate", "save", "loop", "data", "forward", "backward", "reduce")
 _AWAY_S: Final = 5.0  # a reader that has not looked for so long was stopped itself
 # a long save is no hang of the rank that has more to write
 _TOGETHER: Final = ("start", "save")
@@ -31,6 +31,7 @@ class Beat(msgspec.Struct, frozen=True, kw_only=True):
         count: one more with each beat.
         time: when, in seconds since 1970; for people.
         stack: where the process stands; only once `phase_s` is over `stall_s`.
+        num_ranks: of the job; 0 where it is not said.
     """
 
     rank: int
@@ -44,6 +45,7 @@ class Beat(msgspec.Struct, frozen=True, kw_only=True):
     count: int = 0
     time: float = 0.0
     stack: str = ""
+    num_ranks: int = 0
 
     @property
     def position(self) -> tuple[int, int, int, int]:
@@ -53,17 +55,26 @@ class Beat(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Hang(msgspec.Struct, frozen=True, kw_only=True):
-    """A rank that the others wait for.
+    """A rank that the others wait for, or one that has stood still and nobody can tell why.
 
     Attributes:
         beat: its last one.
         for_s: how long it has stood there.
         silent: it does not beat any more.
+        certain: another rank waits for it, so that it can be ended. A rank alone, and ranks that are all in a save,
+            may be slow.
     """
 
     beat: Beat
     for_s: float
     silent: bool
+    certain: bool = True
+
+    @property
+    def once(self) -> tuple[object, ...]:
+        """What it is told for once only: each step where it is certain, each phase where it is not."""
+        beat = self.beat
+        return (beat.rank, beat.pid, beat.step) if self.certain else (beat.rank, beat.pid, beat.phase)
 
     def sentence(self) -> str:
         """Say it; the stack stands on lines of its own.
@@ -72,13 +83,25 @@ class Hang(msgspec.Struct, frozen=True, kw_only=True):
             >>> beat = Beat(rank=1, phase="data", step=7, stall_s=120)
             >>> Hang(beat=beat, for_s=121.2, silent=False).sentence()
             'rank 1 hangs in data after step 7 for 121 s (train.stall_s=120), and the others wait for it'
+            >>> Hang(beat=beat, for_s=121.2, silent=False, certain=False).sentence()
+            'rank 1 has stood in data after step 7 for 121 s (train.stall_s=120), and is let be: it may be slow'
         """
         beat = self.beat
+        if not self.certain:
+            stood = (
+                f"rank {beat.rank} has stood in {beat.phase} after step {beat.step} for {self.for_s:.0f} s"
+            )
+            return self._with_stack(
+                f"{stood} (train.stall_s={beat.stall_s:g}), and is let be: it may be slow"
+            )
         how = f"hangs in {beat.phase} after step {beat.step} for {self.for_s:.0f} s (train.stall_s={beat.stall_s:g})"
         if self.silent:
             how += "; its process does not answer, it is stopped or its machine is"
-        said = f"rank {beat.rank} {how}, and the others wait for it"
-        return f"{said}. It stands at\n{beat.stack.rstrip()}" if beat.stack and not self.silent else said
+        return self._with_stack(f"rank {beat.rank} {how}, and the others wait for it")
+
+    def _with_stack(self, said: str) -> str:
+        stack = self.beat.stack
+        return f"{said}. It stands at\n{stack.rstrip()}" if stack and not self.silent else said
 
 
 def write_beat(run_dir: Path, beat: Beat) -> None:
@@ -126,7 +149,8 @@ class Lookout:
         """Tell whether a rank keeps the others waiting; ask it about once a second.
 
         A rank hangs when it has stood at one place for over `stall_s`, or has been silent for so long, while another
-        one that is further on has waited as long. Ranks that are slow together do not hang.
+        one that is further on has waited as long. Ranks that are slow together do not hang. A rank alone that stands
+        still, and the last one of ranks that all stand in a save, are named and no more.
 
         Args:
             now_s: of a clock that never goes back; None reads it.
@@ -149,10 +173,22 @@ class Lookout:
         for hang in sorted(late, key=lambda hang: (not hang.silent, hang.beat.position)):
             if any(_waits(other, hang) for other in late):
                 return hang
-        return None
+        return _let_be(stood, late)
 
 
 def _waits(other: Hang, hang: Hang) -> bool:
     if other.beat.rank == hang.beat.rank or other.silent:
         return False
     return hang.silent or other.beat.position > hang.beat.position
+
+
+def _let_be(stood: list[Hang], late: list[Hang]) -> Hang | None:
+    """Of ranks that may be slow, the one to name: alone, or in a save that none has come further in."""
+    if not late or len(late) < len(stood) or len(stood) != stood[0].beat.num_ranks:
+        return None
+    if len(stood) > 1 and any(hang.beat.phase != "save" for hang in stood):
+        return None
+    if len(stood) == 1 and stood[0].beat.phase == "start":
+        return None
+    last = min(stood, key=lambda hang: (not hang.silent, hang.beat.met))
+    return msgspec.structs.replace(last, certain=False)

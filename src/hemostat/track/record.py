@@ -13,6 +13,7 @@ from hemostat.track.attempts import seconds_after
 from hemostat.track.beats import Beat, Lookout, forget_beats, write_beat
 from hemostat.track.claim import Claim
 from hemostat.track.control import write_control
+from hemostat.track.deadline import Deadline, forget_deadline, read_deadline, write_deadline
 from hemostat.track.evaluations import evaluation_dir, read_evaluations, write_evaluation
 from hemostat.track.exits import read_exit
 from hemostat.track.files import read_json
@@ -161,6 +162,18 @@ class RunRecord:
             late: it has not watched so far, and must believe the times in the beats.
         """
         return Lookout(self.path, late=late)
+
+    def set_deadline(self, at_s: float, cap: str) -> None:
+        """Say when a cap is reached, on the clock of `time.monotonic`."""
+        write_deadline(self.path, Deadline(at_s=at_s, cap=cap))
+
+    def deadline(self) -> Deadline | None:
+        """When a cap is reached; None without one."""
+        return read_deadline(self.path)
+
+    def forget_deadline(self) -> None:
+        """The launch that said it is over."""
+        forget_deadline(self.path)
 
     def samples(self) -> list[Sample]:
         """What the task's `show()` returned at each evaluation, in order of steps."""

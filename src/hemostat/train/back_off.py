@@ -107,6 +107,7 @@ class BackOff:
         session = self._session
         start_samples = session.last.samples if session.last else 0
         while True:
+            session.spending.refuse_if_spent()
             result: list[Result] = []
             try:
                 result.append(work())

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import math
+import os
 import time
 from collections import deque
 from collections.abc import Iterator
+from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any, Final
 
 from hemostat.errors import BudgetStop
 from hemostat.recipe import caps as arithmetic
-from hemostat.track import attempts
+from hemostat.track import RunRecord, attempts
 from hemostat.train.control import Stop
+from hemostat.train.resolve import find_price
+from hemostat.train.settings import TrainSettings
 
 if TYPE_CHECKING:
     from hemostat.train.session import Session
@@ -52,9 +56,23 @@ class Spending:
         self._unseen_s = attempts.since_launch()
         if math.isfinite(self.caps.limit_s) and session.world.rank == 0:
             session.control.askers.append(self._ask)
+        self._announce()
+
+    def _announce(self) -> None:
+        """Tell whoever watches when the cap is reached, in case this rank never comes to a vote again."""
+        if math.isfinite(self.caps.limit_s):
+            at_s = time.monotonic() + self.caps.limit_s - self.total_s()
+            self._session.control.interrupt.leave_by(at_s, self.caps.name())
+            if self._session.world.rank == 0 and self._session.record.path is not None:
+                RunRecord(self._session.record.path).set_deadline(at_s, self.caps.name())
 
     def begin(self) -> None:
-        """The first step follows."""
+        """The first step follows; call it on all ranks.
+
+        Raises:
+            BudgetStop: start-up has left nothing for it; on all ranks.
+        """
+        self.refuse_if_spent()
         self._began_s = time.perf_counter()
 
     def trained_s(self) -> float:
@@ -85,8 +103,11 @@ class Spending:
     def _saving_s(self) -> float:
         return self._session.saver.blocked_s if self._session.saver else 0.0
 
-    def refuse_if_spent(self) -> None:
-        """Raise on all ranks where earlier attempts have left nothing; call it on all of them.
+    def refuse_if_spent(self, needed_s: float = 0.0) -> None:
+        """Raise on all ranks where earlier attempts and start-up have left nothing; call it on all of them.
+
+        Args:
+            needed_s: of what comes next, before the run can end.
 
         Raises:
             BudgetStop: the next step would pass the cap.
@@ -94,12 +115,25 @@ class Spending:
         if not math.isfinite(self.caps.limit_s):
             return
         spent_s = self.total_s()
-        over = spent_s + arithmetic.CLOSING_S > self.caps.limit_s
+        over = spent_s + needed_s + arithmetic.CLOSING_S > self.caps.limit_s
         if self._session.world.sum([float(over)])[0]:
             raise BudgetStop(
-                f"{self.caps.name()}: {self.caps.cost(spent_s)} is spent before the first step of this attempt. "
-                "Give a higher cap."
+                f"{self.caps.name()}: {self.caps.cost(spent_s)} is spent before the first step of this attempt"
+                f"{self.caps.leaves(needed_s)}. Give a higher cap."
             )
+
+    def stop_before_evaluation(self) -> Stop | None:
+        """Why an evaluation must not begin here, before the first step of a resumed run; call it on all ranks."""
+        if not math.isfinite(self.caps.limit_s):
+            return None
+        pace = arithmetic.Pace(
+            step_s=0.0, evaluation_s=self._evaluation_s(), checkpoint_s=self._checkpoint_s()
+        )
+        samples = self._session.last.samples if self._session.last else 0
+        needed_s = pace.needed_s(evaluates=True, saves=False, is_last=True)
+        why = self.caps.why_stop(self.total_s(), needed_s, samples)
+        told = self._session.world.from_rank_zero(why)  # its clock decides
+        return Stop(told, BudgetStop.exit_status) if told else None
 
     def _ask(self, samples: int) -> Stop | None:
         session = self._session
@@ -127,7 +161,8 @@ class Spending:
         """The longest so far; before the first, as many samples of training take no less."""
         if self._evaluations[1] or not self.num_val_samples:
             return self._evaluations[1]
-        return median(self._steps) * self.num_val_samples / self._session.recipe.global_batch
+        step_s = median(self._steps) if self._steps else 0.0
+        return step_s * self.num_val_samples / self._session.recipe.global_batch
 
     def _checkpoint_s(self) -> float:
         """The longest so far; before the first, a guess by its size."""
@@ -151,7 +186,8 @@ class Spending:
 
     def state(self) -> dict[str, Any]:
         """What a checkpoint keeps."""
-        return {"parts": self.parts(), "best_s": self.best_s}
+        longest = {"evaluation_s": self._evaluations[1], "step_s": max(self._steps, default=0.0)}
+        return {"parts": self.parts(), "best_s": self.best_s, "longest": longest}
 
     def restore(self, state: dict[str, Any], lost_s: float) -> None:
         """Go on from a checkpoint.
@@ -163,3 +199,19 @@ class Spending:
         self._before = {name: float(state["parts"][name]) for name in PARTS}
         self._before["lost"] += lost_s
         self.best_s = state["best_s"]
+        self._evaluations[1] = float(state["longest"]["evaluation_s"])
+        if state["longest"]["step_s"]:
+            self._steps.append(float(state["longest"]["step_s"]))
+        self._announce()
+
+
+def announce_early(settings: TrainSettings) -> None:
+    """Tell the launching process when a cap is reached before there is a session: data may take for ever to open.
+
+    Earlier attempts are not known yet; the session tells it again.
+    """
+    caps = arithmetic.Caps.read(settings.max_hours, settings.max_usd, find_price(settings))
+    run_dir, rank = os.environ.get("HEMOSTAT_RUN_DIR"), os.environ.get("RANK", "0")
+    if run_dir and rank == "0" and math.isfinite(caps.limit_s):
+        at_s = float(os.environ.get(attempts.LAUNCHED) or time.monotonic()) + caps.limit_s
+        RunRecord(Path(run_dir)).set_deadline(at_s, caps.name())

@@ -11,6 +11,7 @@ from hemostat.errors import BudgetStop, GuardStop, HemostatError, Interrupted
 from hemostat.track import control
 from hemostat.train.interrupt import Interrupt
 from hemostat.train.process import World
+from hemostat.train.spot import SpotWatch
 
 LOOK_EVERY_S = 0.5
 
@@ -91,6 +92,7 @@ class ControlVote:
         run_dir: where control.json may appear; None when nothing is recorded.
         save_every_s: longest time between two checkpoints; None never asks for one.
         grace_s: how long a wait for data may go on after a signal.
+        spot: see `SpotWatch`.
 
     Attributes:
         askers: asked on rank 0 at each step with the position in samples; the first that answers stops the run.
@@ -102,11 +104,12 @@ class ControlVote:
         run_dir: Path | None,
         save_every_s: float | None = None,
         grace_s: float = 20.0,
+        spot: str | None = None,
     ) -> None:
         self._world = world
         self._save_every_s = save_every_s if world.rank == 0 else None
         self._next_save_s = time.monotonic() + (save_every_s or 0.0)
-        self.interrupt = Interrupt(world.pulse, grace_s)
+        self.interrupt = Interrupt(world.pulse, grace_s, SpotWatch.of(spot, world.local_rank))
         self.askers: list[Asker] = []
         if run_dir is not None and world.rank == 0:
             self.askers.append(_ControlFile(run_dir).ask)
@@ -143,8 +146,9 @@ class ControlVote:
         return Vote(loss_sum, count, part_square, bool(save), stop, bool(short))
 
     def signalled(self, where: str) -> Stop:
-        """The end by a signal that this rank or another one has got."""
-        return Stop(f"{self.interrupt.name or 'a signal on another rank'} {where}", Interrupted.exit_status)
+        """The end by a signal or a notice that some rank has got; call it on all of them."""
+        names = [name for name in self._world.gather(self.interrupt.name) if name]
+        return Stop(f"{names[0] if names else 'a signal'} {where}", Interrupted.exit_status)
 
     def saved(self) -> None:
         """A checkpoint was written: the next one is due a full interval from now."""

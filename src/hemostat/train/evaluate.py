@@ -69,6 +69,7 @@ def evaluate(
     look = _Look(world, interrupt)
     with evaluation_mode(model), torch.no_grad():
         for micro in batches:
+            world.pulse.meet()  # a long evaluation that goes on is no hang
             if look.interrupted():
                 return None
             if not (micro.num_samples or meets):

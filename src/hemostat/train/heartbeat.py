@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import sys
 import threading
 import time
@@ -17,23 +16,27 @@ from hemostat.train.process import World
 
 BEAT_S = 1.0
 _FRAMES = 8
-_READERS = (
-    "hemostat-read-ahead"  # while the main thread waits for data, they are the ones that stand somewhere
-)
+# while the training thread waits for these, they are the ones that stand somewhere
+_OTHERS = {
+    "data": ("hemostat-read-ahead", "a reading thread"),
+    "evaluate": ("hemostat-read-ahead", "a reading thread"),
+    "save": ("checkpoint", "the thread that writes"),
+}
 
 
 class Heartbeat:
     """Writes the pulse of a rank until it is closed, and ends its wait for data when a signal has come long ago.
 
     Args:
-        world: the ranks; one alone keeps nobody waiting and writes nothing.
+        world: the ranks; one alone keeps nobody waiting, and is named where it stands still.
         run_dir: where the beats go; None writes none.
         stall_s: a phase that lasts longer brings its stack.
     """
 
     def __init__(self, world: World, run_dir: Path | None, stall_s: float) -> None:
         self._pulse, self._rank, self._stall_s = world.pulse, world.rank, stall_s
-        self._record = RunRecord(run_dir) if run_dir is not None and world.num_ranks > 1 else None
+        self._num_ranks = world.num_ranks
+        self._record = RunRecord(run_dir) if run_dir is not None else None
         self._pulse.run_dir = run_dir
         self._trains = threading.get_ident()
         self._over = threading.Event()
@@ -65,24 +68,23 @@ class Heartbeat:
 
     def _run(self, interrupt: Interrupt) -> None:
         lookout = self._record.lookout() if self._record is not None and self._tells else None
-        told: tuple[int, int] | None = None
+        told: set[tuple[object, ...]] = set()
         count = 0
         while not self._over.wait(min(BEAT_S, self._stall_s / 4) if count else 0.0):
             count += 1
             self._beat(count)
-            if interrupt.is_overdue():
-                # a real signal: nothing else ends a wait of the training thread
-                signal.pthread_kill(self._trains, signal.SIGTERM)
+            if interrupt.overdue() is not None:
+                interrupt.end_wait(self._trains)
             hang = lookout.look() if lookout is not None else None
-            if hang is not None and told != (hang.beat.rank, hang.beat.step):
-                told = (hang.beat.rank, hang.beat.step)
-                sys.stderr.write(f"error: {hang.sentence()}\n")
+            if hang is not None and hang.once not in told:
+                told.add(hang.once)
+                sys.stderr.write(f"{'error' if hang.certain else 'note'}: {hang.sentence()}\n")
                 sys.stderr.flush()
 
     def _beat(self, count: int) -> None:
         if self._record is None:
             return
-        phase, step, part, met, since_s = self._pulse.at
+        phase, step, part, met, since_s = self._pulse.place()
         phase_s = time.monotonic() - since_s
         self._record.beat(
             self._rank,
@@ -93,6 +95,7 @@ class Heartbeat:
             met=met,
             phase_s=phase_s,
             stall_s=self._stall_s,
+            num_ranks=self._num_ranks,
             count=count,
             time=time.time(),
             stack=self._stack(phase) if phase_s > self._stall_s else "",
@@ -101,10 +104,10 @@ class Heartbeat:
     def _stack(self, phase: str) -> str:
         frames = sys._current_frames()
         text = _lines(frames.get(self._trains))
-        if phase in ("data", "evaluate"):
-            for thread in threading.enumerate():
-                if thread.name == _READERS and thread.ident is not None:
-                    text += f"  and a reading thread at\n{_lines(frames.get(thread.ident))}"
+        name, what = _OTHERS.get(phase, (None, ""))
+        for thread in threading.enumerate():
+            if name is not None and thread.name.startswith(name) and thread.ident is not None:
+                text += f"  and {what} at\n{_lines(frames.get(thread.ident))}"
         return text
 
 

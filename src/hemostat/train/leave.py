@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from hemostat.errors import HemostatError, Interrupted, RecordError
+from hemostat.train.control import Stop
+from hemostat.train.interrupt import Leaving
 
 if TYPE_CHECKING:
     from hemostat.train.session import Session
@@ -24,8 +26,9 @@ def leave(session: Session, error: BaseException | None) -> None:
     Raises:
         HemostatError: the last checkpoint could not be written, or another rank has left.
         Interrupted: a signal came, and data did not.
+        BudgetStop: a cap was reached where nothing could be saved.
     """
-    late = Interrupted(str(error)) if isinstance(error, KeyboardInterrupt) and error.args else None
+    late = Stop(str(error), error.status).error() if isinstance(error, Leaving) else None
     error = late or error
     session.updater.allow_other_steps()
     session.loader.close()

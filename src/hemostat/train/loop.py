@@ -122,6 +122,7 @@ class Trainer:
                 progress.say(f"note {finding.code}: {finding.message} {finding.fix}".rstrip())
         for note in layout_notes(session):
             progress.say(f"note: {note}")
+        session.spending.refuse_if_spent()
         if session.settings.find_micro_batch and session.back_off.found is None:
             find_micro_batch(session, self._compute)
             progress.say(f"note: micro_batch={session.recipe.micro_batch} is the largest that fits")
@@ -132,7 +133,9 @@ class Trainer:
             progress.say(said(find_range(session, self._compute), session))
         try:
             if session.last and self._is_due(session.last):
-                self._evaluate(progress)  # the run was stopped before it could
+                session.stop = session.spending.stop_before_evaluation()
+                if session.stop is None:
+                    self._evaluate(progress)  # the run was stopped before it could
             if session.stop is None:
                 self._steps(progress)
             paused = session.stop is not None and session.stop.paused

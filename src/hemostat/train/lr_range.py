@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import math
+import operator
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -34,6 +36,9 @@ def find_range(session: Session, compute: Compute) -> lr_range.RangeVerdict:
     Args:
         session: opened, before its first step.
         compute: (model, batch) -> (loss sum, count).
+
+    Raises:
+        BudgetStop: a cap leaves no time for the next step of the sweep; on all ranks.
     """
     rates = lr_range.sweep(session.recipe.lr, NUM_STEPS)
     losses: list[float] = []
@@ -83,6 +88,7 @@ def _losses(session: Session, compute: Compute, rates: list[float]) -> Iterator[
     feed = msgspec.structs.replace(session.loader.feed, total_samples=total)
     loader = TrainLoader(session.source, feed, workers=Workers(mode="none"))
     ahead = iter(rates)
+    begun_s = [time.perf_counter()]
     for micro in loader:
         with dp.accumulating(session.model, micro.last):
             with session.autocast():
@@ -90,6 +96,8 @@ def _losses(session: Session, compute: Compute, rates: list[float]) -> Iterator[
             session.accumulate(loss_sum, count, micro)
         if not micro.last:
             continue
+        begun_s.append(time.perf_counter())
+        session.spending.refuse_if_spent(max(map(operator.sub, begun_s[1:], begun_s)))
         summed, items = world.sum(session.window_loss.drain())
         rate = next(ahead, None)
         if rate is None:

@@ -31,7 +31,8 @@ class Precision:
         self._device_type = device.type
         self._dtype = _DTYPES[name]
         self.scaler = torch.amp.GradScaler(device.type) if name == "fp16" else None
-        if self.scaler is not None:  # else it has no scale where no loss is computed, as in a pipeline's first stage
+        if self.scaler is not None:
+            # else it has no scale where no loss is computed, as in a pipeline's first stage
             self.scaler.scale(torch.zeros((), device=device))
 
     def autocast(self) -> AbstractContextManager[None]:

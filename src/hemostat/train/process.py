@@ -178,6 +178,7 @@ class World:
         """The same ranks on a group of their own, for a thread; all ranks must ask for it together."""
         other = copy.copy(self)
         other._owns_group, other.pulse = False, Pulse()
+        self.pulse.saver = other.pulse
         if self._control is not None:
             timeout = datetime.timedelta(seconds=CONTROL_TIMEOUT_S)
             other._control = dist.new_group(backend="gloo", timeout=timeout)

@@ -13,7 +13,8 @@ class Place(NamedTuple):
     """One value, so that the thread that reads it never sees half of a change.
 
     Attributes:
-        phase: "start", "evaluate", "save", "data", "forward", "backward" or "reduce".
+        phase: "start", "evaluate", "save", "loop" (what a loop does between two steps), "data", "forward", "backward"
+            or "reduce".
         step: completed steps.
         part: micro-batches of the step under way that were handed out.
         met: how often the ranks have met in this phase.
@@ -33,6 +34,7 @@ class Pulse:
     Attributes:
         at: the place.
         run_dir: where the heart-beats of the ranks are; None where nothing is recorded.
+        saver: of the group on which checkpoints are written, perhaps by a thread; None without one.
 
     Examples:
         >>> pulse = Pulse()
@@ -43,11 +45,12 @@ class Pulse:
         ('forward', 3, 1, 1)
     """
 
-    __slots__ = ("_part", "_step", "at", "run_dir")
+    __slots__ = ("_part", "_step", "at", "run_dir", "saver")
 
     def __init__(self) -> None:
         self._step = self._part = 0
         self.run_dir: Path | None = None
+        self.saver: Pulse | None = None
         self.at = Place("start", 0, 0, 0, time.monotonic())
 
     def enter(self, phase: str) -> None:
@@ -67,6 +70,14 @@ class Pulse:
         """The ranks meet: whoever has not come this far is behind."""
         phase, step, part, met, _ = self.at
         self.at = Place(phase, step, part, met + 1, time.monotonic())
+
+    def place(self) -> Place:
+        """Where this rank stands; in a save, how often the ranks have met for it."""
+        at = self.at
+        if at.phase != "save" or self.saver is None:
+            return at
+        saving = self.saver.at
+        return at._replace(met=saving.met, since_s=max(at.since_s, saving.since_s))
 
     def who_is_late(self) -> str:
         """The sentence about the rank that keeps this one waiting; empty where nobody knows."""

@@ -18,6 +18,7 @@ from hemostat.errors import FieldError, HemostatError, HemostatWarning, RecordEr
 from hemostat.recipe import Devices
 from hemostat.task import load_task
 from hemostat.track import write_exit
+from hemostat.train.caps import announce_early
 from hemostat.train.loop import train
 from hemostat.train.settings import TrainSettings
 
@@ -69,6 +70,7 @@ def run_rank(spec: str, values: Mapping[str, Any], ended: Callable[[Path], None]
 
     def work() -> None:
         rest, devices, settings = split_values(values)
+        announce_early(settings)
         session = train(load_task(spec, rest), devices, settings)
         if ended is not None and session.world.rank == 0 and session.record.path is not None:
             ended(session.record.path)

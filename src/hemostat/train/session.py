@@ -140,11 +140,8 @@ class Session:
         self.guards = RunGuards(self)
         self.usd_per_hour = find_price(self.settings)
         self.record = Record(self.world, self.settings.record, self.settings.resume)
-        run_dir, timing = (
-            self.record.path,
-            (self.settings.save_every_s, self.settings.grace_s, self.settings.spot),
-        )
-        self.control = ControlVote(self.world, run_dir, *timing)
+        run_dir, told = self.record.path, self.settings
+        self.control = ControlVote(self.world, run_dir, told.save_every_s, told.grace_s, told.spot)
         self.pulse = self.world.pulse
         self.heartbeat = Heartbeat(self.world, run_dir, self.settings.stall_s)
         self.saver = Saver.open(self.world, run_dir if self.settings.save else None, self.settings.keep)
@@ -302,6 +299,7 @@ class Session:
         values, self.guards.errors = self.eval_feeds.measured(self.watch.few(data), measure)
         self.outcome.final = values
         self.outcome.num_evaluations += 1
+        self.pulse.enter("loop")
         return values
 
     def judge(self, value: float) -> Verdict:
@@ -357,6 +355,7 @@ class Session:
         self.saver.saved = now
         self._save_is_due = False
         self.control.saved()
+        self.pulse.enter("loop")
 
     def wrap(self, model: torch.nn.Module, *, find_unused: bool) -> None:
         """Wrap the model for its ranks, or again in its place: when it must look for parameters without gradient."""

@@ -8,6 +8,7 @@ from hemostat.errors import FieldError, UnknownNameError
 from hemostat.plan import Layout
 from hemostat.recipe import caps
 from hemostat.train.process import CONTROL_TIMEOUT_S
+from hemostat.train.spot import check_spot
 
 DIFFERENCES = ("data", "optimizer")
 LEAST = (("spike_deviations", 3), ("compare_every_steps", 1), ("grace_s", 0))
@@ -42,6 +43,7 @@ class TrainSettings(Config, frozen=True, kw_only=True):
         guards: those that are on: "spike", "divergence", "drift", "rate", "overfitting".
         stall_s: a rank that stays in one phase for so long while the others wait for it hangs, and is named.
         grace_s: how long a wait for data may go on after SIGTERM or SIGINT.
+        spot: who is asked whether this machine is to be taken away: "aws", "gcp" or an address; None asks nobody.
         stop_on: guards that stop the run, saved and with status 4; the others only say what they found.
         spike_deviations: standard deviations above the median that make a loss a spike.
         compare_every_steps: steps between two comparisons of weights and rates over the ranks.
@@ -73,6 +75,7 @@ class TrainSettings(Config, frozen=True, kw_only=True):
     guards: tuple[str, ...] = GUARDS
     stall_s: float = 120.0
     grace_s: float = 20.0
+    spot: str | None = None
     stop_on: tuple[str, ...] = ("divergence", "drift", "rate")
     spike_deviations: float = 8.0
     compare_every_steps: int = 200
@@ -92,6 +95,7 @@ class TrainSettings(Config, frozen=True, kw_only=True):
                 f"must be above 0 and below {CONTROL_TIMEOUT_S:g}, when the ranks stop waiting",
                 "Leave it out for 120.",
             )
+        check_spot(self.spot)
         is_priced = self.usd_per_hour is not None or self.instance is not None
         caps.Caps.read(self.max_hours, self.max_usd, 1.0 if is_priced else None)
         for field, known in (("resume_anyway", DIFFERENCES), ("guards", GUARDS), ("stop_on", GUARDS)):

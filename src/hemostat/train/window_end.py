@@ -61,4 +61,5 @@ def finish_window(session: Session, micro: MicroBatch) -> bool:
                 session.heed(finding)
     session.guards.after_step()
     session.stop = stronger(session.stop, stop)
+    session.pulse.enter("loop")
     return save_is_due

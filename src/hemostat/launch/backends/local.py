@@ -51,7 +51,7 @@ class LocalBackend:
             _open_log(job.run_dir) as log,
             record.claim() as lock,
             Relay() as relay,
-            HangWatch(job.run_dir) as watch,
+            HangWatch(job.run_dir, relay.end) as watch,
         ):
             log.truncate(0)
             for name, text in job.files.items():
