@@ -196,6 +196,8 @@ def schedule_figures(memory: dict[int, dict[str, list[Memory]]]) -> Rows:
             rows.append(
                 figure(f"{label}_bubble", line.bubble, "ratio", f"simulated, idle over busy time; {size}")
             )
+            if name == "zero_bubble":
+                size += "; torch keeps activations and the gradients of outputs until the weight part"
             each = ", ".join(f"{peak_mb([part]):.1f}" for part in found[name])
             rows.append(figure(f"{label}_peak_mb", peak_mb(found[name]), "MB", f"by rank {each}; {size}"))
     return rows

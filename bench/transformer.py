@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
-from torch.utils.data import TensorDataset
+from torch.utils.data import Dataset
 
 from hemostat.task import Task
 
@@ -101,8 +101,24 @@ class Transformer(nn.Module):
         return self.head(self.norm(x))
 
 
+class Tokens(Dataset[tuple[Tensor, Tensor]]):
+    """Tokens and those that follow, made when they are asked for: they take no memory, however many there are."""
+
+    def __init__(self, shape: Shape, num_samples: int) -> None:
+        self._shape = shape
+        self._num_samples = num_samples
+
+    def __len__(self) -> int:
+        return self._num_samples
+
+    def __getitem__(self, index: int) -> tuple[Tensor, Tensor]:
+        places = torch.arange(index, index + self._shape.positions + 1)
+        tokens = places * (places + index) % self._shape.num_words
+        return tokens[:-1], tokens[1:]
+
+
 class Words(Task):
-    """Random tokens that follow random tokens.
+    """Tokens that follow tokens.
 
     Attributes:
         shape: of model and samples.
@@ -120,11 +136,9 @@ class Words(Task):
         with torch.device(self.device):
             return Transformer(self.shape)
 
-    def train_data(self) -> TensorDataset:
+    def train_data(self) -> Tokens:
         """The same tokens every time."""
-        generator = torch.Generator().manual_seed(0)
-        size = (2, self.num_samples, self.shape.positions)
-        return TensorDataset(*torch.randint(self.shape.num_words, size, generator=generator))
+        return Tokens(self.shape, self.num_samples)
 
     def loss(self, output: Tensor, target: Tensor) -> tuple[Tensor, int]:
         """Sum of the cross-entropy, and over how many tokens."""

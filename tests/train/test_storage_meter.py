@@ -7,6 +7,8 @@ import gc
 import pytest
 import torch
 from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import Shard, distribute_tensor
 from torch.profiler import profile
 from torch.utils.checkpoint import checkpoint
 
@@ -201,3 +203,22 @@ def test_shards_are_counted_and_what_is_gathered_for_one_block_after_the_other(r
         assert found["sharded"] == found["left"] == DEPTH * WEIGHT // 2
         assert found["other"] == 0
         assert WEIGHT <= found["gathered_at_most"] < DEPTH * WEIGHT
+
+
+def product_of_shards() -> tuple[int, int, int]:
+    """Bytes before, at most and after the product of two matrices whose rows are shared out."""
+    mesh = init_device_mesh("cpu", (2,))
+    left, right = (distribute_tensor(torch.ones(ROWS, ROWS), mesh, [Shard(0)]) for _ in range(2))
+    with StorageMeter() as meter:
+        meter.add([left, right])
+        before = meter.now_bytes
+        product = left @ right
+        assert product.placements == (Shard(0),)
+    return before, meter.peak_bytes, meter.now_bytes
+
+
+def test_what_a_dtensor_gathers_on_the_way_is_seen(ranks):
+    half = ROWS * ROWS * 4 // 2
+    for before, peak, after in ranks(2, product_of_shards):
+        assert (before, after) == (2 * half, 3 * half)
+        assert peak >= 5 * half  # both, the right one whole, and the product
