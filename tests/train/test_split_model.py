@@ -63,4 +63,4 @@ def test_a_task_that_steps_by_itself_has_no_stages():
 
 def test_copies_ask_nothing():
     model, found = given(Chain(), "dp=2")
-    assert found == (model, None, None, None, None)
+    assert found == (model, None, None, None, None, None)

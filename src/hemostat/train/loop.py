@@ -29,6 +29,7 @@ from hemostat.task import (
     recipe_optimizer,
     to_device,
 )
+from hemostat.train.check_division import check_division
 from hemostat.train.guards import nonfinite_rows
 from hemostat.train.header import task_header
 from hemostat.train.layout_notes import layout_notes
@@ -87,6 +88,8 @@ def train(loaded: LoadedTask, devices: Devices, settings: TrainSettings) -> Sess
     session = Session(given, optimizer, train_data, base, devices, settings, world)
     session.origin = loaded.path.parent
     session.described_by = loaded.task
+    if settings.self_check:  # before a resume changes the weights
+        check_division(session, given)
     with session:
         judged = None if val_data is None else Source(val_data, "val_data")
         if judged is not None:
@@ -140,10 +143,10 @@ class Trainer:
                 self._steps(progress)
             paused = session.stop is not None and session.stop.paused
             ends_by_itself = not paused and (session.stop is None or session.stop.status == 0)
-            if session.last and session.last.number != session.judged_step:
-                # a paused run is judged where the undisturbed one would be, and nowhere else
-                if ends_by_itself or (paused and self._is_due(session.last)):
-                    self._evaluate(progress)
+            unjudged = session.last is not None and session.last.number != session.judged_step
+            # a paused run is judged where the undisturbed one would be, and nowhere else
+            if session.last and unjudged and (ends_by_itself or (paused and self._is_due(session.last))):
+                self._evaluate(progress)
         finally:
             progress.close()
         if session.last and not session.applied_steps and ends_by_itself:

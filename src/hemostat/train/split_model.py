@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import torch
@@ -9,8 +10,10 @@ import torch
 from hemostat.data import Source
 from hemostat.errors import TaskError
 from hemostat.plan import Layout
-from hemostat.task import LossDoor, Task, call
+from hemostat.task import LossDoor, Task, call, evaluation_mode, to_device
 from hemostat.train.parallel.arrange import Splittable
+from hemostat.train.rng import generators_kept
+from hemostat.train.update import plain
 
 
 def split_model(task: Task, model: torch.nn.Module, train_data: Source, layout: Layout) -> Splittable:
@@ -35,7 +38,21 @@ def split_model(task: Task, model: torch.nn.Module, train_data: Source, layout: 
         return Splittable(model)
     blocks: Any = call(task, "blocks", model)
     plan: Any = call(task, "tensor_plan", model)
+    sample = train_data.reader()(torch.tensor([0]))
+    given = Splittable(model, blocks, plan, probe=partial(_probe, door, sample))
     if layout.pp == 1:
-        return Splittable(model, blocks, plan)
-    args, kwargs, target = door.split(train_data.reader()(torch.tensor([0])))
-    return Splittable(model, blocks, plan, (args, kwargs), lambda output: door.of_output(output, target))
+        return given
+    args, kwargs, target = door.split(sample)
+    return given._replace(inputs=(args, kwargs), loss=lambda output: door.of_output(output, target))
+
+
+def _probe(door: LossDoor, sample: Any, model: torch.nn.Module) -> float | None:
+    """Loss of one sample without dropout; None where the model's output is on another rank."""
+    device = next(model.parameters()).device
+    with evaluation_mode(model), torch.no_grad(), generators_kept(device):
+        batch = to_device(sample, device)
+        if door.kind == "step":
+            return float(plain(door.compute(model, batch).sum))
+        args, kwargs, target = door.split(batch)
+        output = model(*args, **kwargs)
+        return None if output is None else float(plain(door.of_output(output, target).sum))

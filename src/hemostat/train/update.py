@@ -155,6 +155,12 @@ def local(tensor: torch.Tensor) -> torch.Tensor:
     return getattr(tensor, "_local_tensor", tensor)
 
 
+def plain(tensor: torch.Tensor) -> torch.Tensor:
+    """A tensor whole on this rank; of one that is shared out all ranks must ask."""
+    whole: torch.Tensor = tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
+    return whole
+
+
 def total_norm(grads: list[torch.Tensor]) -> float:
     """2-norm of all gradients together; 0 for none.
 

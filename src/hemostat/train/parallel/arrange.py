@@ -36,6 +36,7 @@ class Splittable(NamedTuple):
         inputs: positional and named inputs of a micro-batch; None: a tensor for each input that it needs, and stages
             of equally many blocks.
         loss: of the model's output for these inputs; it costs time on the last stage.
+        probe: loss of one sample under a model, whole or divided; None where another rank has the output.
     """
 
     model: nn.Module
@@ -43,6 +44,7 @@ class Splittable(NamedTuple):
     tensor_plan: Mapping[str, str] | None = None
     inputs: Inputs | None = None
     loss: Callable[[Any], Any] | None = None
+    probe: Callable[[nn.Module], float | None] | None = None
 
     @classmethod
     def of(cls, model: nn.Module | Splittable) -> Splittable:
@@ -62,6 +64,7 @@ class Arranged(NamedTuple):
         norm: 2-norm of the gradient over all ranks.
         aliases: name here to name in the whole model, of parameters that two stages share.
         notes: what was asked for and is not so, with the reason.
+        expected: what `probe` said of the whole model.
     """
 
     model: nn.Module
@@ -72,6 +75,7 @@ class Arranged(NamedTuple):
     norm: Norm = grad_norm
     aliases: Mapping[str, str] = {}
     notes: tuple[str, ...] = ()
+    expected: float | None = None
 
     def param_names(self, optimizer: torch.optim.Optimizer) -> list[str]:
         """Names of the optimizer's parameters in its own order, the same under every layout."""
@@ -149,6 +153,7 @@ def arrange(given: Splittable, mesh: Mesh, optimizer: torch.optim.Optimizer | No
     if layout.tp > 1:
         require_tensor_plan(model, parts)
     names = _names(model, optimizer)
+    expected = None if layout.is_dp or given.probe is None else given.probe(model)
     stages, tie = _stages(given, parts, mesh) if layout.pp > 1 else ([], None)
     mine = [stage for stage in stages if stage.number % layout.pp == mesh.place.pp]
     pieces: list[nn.Module] = [*mine] or [model]
@@ -168,7 +173,8 @@ def arrange(given: Splittable, mesh: Mesh, optimizer: torch.optim.Optimizer | No
         pipeline, tied, aliases = _pipeline(model, mine, tie, mesh)
     _follow(optimizer, names, model)
     norm = _norm(mesh, tied)
-    return Arranged(model, layout, pieces, pipeline, shared, norm, aliases, shared.notes if shared else ())
+    notes = shared.notes if shared else ()
+    return Arranged(model, layout, pieces, pipeline, shared, norm, aliases, notes, expected)
 
 
 def _norm(mesh: Mesh, tied: Sequence[Tensor]) -> Norm:

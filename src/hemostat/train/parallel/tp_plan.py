@@ -11,7 +11,7 @@ from torch import nn
 from hemostat.errors import FieldError, UnknownNameError
 
 WORDS: Final = ("colwise", "rowwise", "sequence", "heads", "vocab_in", "vocab_out")
-_HEADS: Final = ("num_heads", "num_attention_heads", "n_heads", "n_head")
+_HEADS: Final = ("num_heads", "num_attention_heads", "n_heads", "n_head", "heads", "nhead", "nheads")
 _KEY_VALUE_HEADS: Final = ("num_key_value_heads", "num_kv_heads", "n_kv_heads")
 _OF_ALL_HEADS: Final = ("all_head_size",)  # a width that is the product of heads and their size
 
