@@ -84,6 +84,7 @@ def undisturbed(ranks, tmp_path_factory):
 
 @pytest.mark.parametrize(("before", "after"), PAIRS)
 def test_a_run_goes_on_under_another_layout(ranks, tmp_path, undisturbed, before, after):
+    """T094: no dim of the vocabulary, 67, divides by the ranks."""
     tied = "pp" in before + after
     first = on(ranks, before, place(tmp_path, "run"), STOP_AT, False, tied)
     second = on(ranks, after, place(tmp_path, "run"), None, True, tied)

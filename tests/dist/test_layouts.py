@@ -148,6 +148,7 @@ def one_process():
 @pytest.mark.parametrize("tied", [False, True])
 @pytest.mark.parametrize(("num_ranks", "layout"), CASES)
 def test_a_layout_trains_as_one_process_does(ranks, one_process, num_ranks, layout, tied):
+    """T025, T026, T027: three micro-batches a step; of a pipeline they are the schedule's."""
     whole = one_process[tied]
     found = ranks(num_ranks, trained, layout, {}, tied) if num_ranks > 1 else [trained(layout, {}, tied)]
     seen = set()

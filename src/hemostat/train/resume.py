@@ -203,6 +203,7 @@ def _differences(shared: dict[str, Any], session: Session) -> list[str]:
     }
     if not (session.mesh.layout.is_dp and Layout.read(shared["layout"]).is_dp):
         before["layout"], now["layout"] = shared["layout"], str(session.mesh.layout)
+        del before["num_ranks"], now["num_ranks"]  # it would read like a number of processes
     names = [*before, *(name for name in now if name not in before)]
     return [
         f"{name}: {before.get(name)} -> {now.get(name)}"

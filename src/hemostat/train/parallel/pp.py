@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -21,6 +22,8 @@ from hemostat.train.parallel.rows import Inputs, LossOf, first_rows
 from hemostat.train.parallel.stages import Stage
 from hemostat.train.undone import Buffers
 
+# an error is told by whoever catches it, without the whole schedule before it
+logging.getLogger("torch.distributed.pipelining.schedules").setLevel(logging.CRITICAL)
 MAX_SHAPES: Final = 4  # shapes of micro-batches whose buffers are kept
 
 
