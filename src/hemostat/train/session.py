@@ -146,7 +146,7 @@ class Session:
         self.heartbeat = Heartbeat(self.world, run_dir, self.settings.stall_s)
         self.saver = Saver.open(self.world, run_dir if self.settings.save else None, self.settings.keep)
         # ranks draw dropout apart; the order of the data does not depend on this
-        seed_everything(self.settings.seed + 1 + self.mesh.stream)
+        seed_everything(self.settings.seed + 1 + self.parts.stream(self.mesh))
         self.last: Step | None = None
         self.applied_steps = self.skipped_steps = 0
         self.skips = Skips(self.world, self.source, self.settings.max_skips)

@@ -4,8 +4,9 @@ import torch
 from torch import nn
 
 from hemostat.plan import Layout
-from hemostat.train.parallel.arrange import Splittable, arrange
+from hemostat.train.parallel.arrange import Arranged, Splittable, arrange
 from hemostat.train.parallel.mesh import Mesh
+from hemostat.train.parallel.tp import Shared
 from hemostat.train.process import World
 
 
@@ -52,3 +53,20 @@ def test_an_optimizer_follows_to_the_stage_group_by_group(ranks):
     first, second = ranks(2, of_stage, "")
     assert first == [["0.weight", "1.weight"], ["0.bias", "1.bias", "extra.4"]]
     assert second == [["2.weight", "3.weight"], ["2.bias", "3.bias", "extra.4"]]
+
+
+def test_ranks_that_hold_other_parts_draw_other_random_numbers():
+    def streams(layout: Layout, *, sequence_parallel: bool = False) -> list[int]:
+        shared = Shared(sequence_parallel, False, ()) if layout.tp > 1 else None
+        parts = Arranged(nn.Linear(1, 1), layout, shared=shared)
+        mesh = Mesh.__new__(Mesh)
+        mesh.layout, mesh.num_data_ranks = layout, layout.num_data_ranks
+        found = []
+        for rank in range(layout.num_ranks):
+            mesh.place, mesh.data_rank = layout.place(rank), layout.data_rank(rank)
+            found.append(parts.stream(mesh))
+        return found
+
+    assert streams(Layout(dp=2, pp=2)) == [0, 1, 2, 3]
+    assert streams(Layout(dp=1, fsdp=2, tp=2)) == [0, 0, 1, 1]
+    assert streams(Layout(dp=1, fsdp=2, tp=2), sequence_parallel=True) == [0, 2, 1, 3]

@@ -17,7 +17,6 @@ def place(layout: str) -> dict[str, object]:
         "data_rank": mesh.data_rank,
         "counts": mesh.counts,
         "speaks": mesh.speaks,
-        "stream": mesh.stream,
         "mean": float(tensor),
         "tp": dist.get_process_group_ranks(mesh.along("tp").get_group()),
     }
@@ -30,7 +29,6 @@ def test_ranks_of_a_tp_group_have_the_same_samples_and_count_once(ranks):
     assert [one["data_rank"] for one in told] == [0, 0, 1, 1]
     assert [one["counts"] for one in told] == [True, False, True, False]
     assert [one["speaks"] for one in told] == [True, False, False, False]
-    assert [one["stream"] for one in told] == [0, 0, 1, 1]
     assert [one["mean"] for one in told] == [1.5] * 4
     assert [one["tp"] for one in told] == [[0, 1], [0, 1], [2, 3], [2, 3]]
 
@@ -39,7 +37,6 @@ def test_of_a_pipeline_the_last_stage_counts_and_means_are_those_of_a_stage(rank
     told = ranks(4, place, "pp=2,dp=2")
     assert [one["counts"] for one in told] == [False, False, True, True]
     assert [one["mean"] for one in told] == [0.5, 0.5, 2.5, 2.5]
-    assert [one["stream"] for one in told] == [0, 1, 2, 3]
 
 
 def test_alone_or_with_copies_only_there_is_no_mesh_of_torch():

@@ -81,6 +81,16 @@ class Arranged(NamedTuple):
         """Names of the optimizer's parameters in its own order, the same under every layout."""
         return [self.aliases.get(name, name) for name in param_names(self.model, optimizer)]
 
+    def stream(self, mesh: Mesh) -> int:
+        """Which random numbers this rank draws.
+
+        Ranks of one tp group draw the same, for what each of them holds whole; with sequence parallelism they hold
+        nothing whole but parameters, and draw apart.
+        """
+        apart = self.shared is not None and self.shared.sequence_parallel
+        place = mesh.place.pp + mesh.layout.pp * (mesh.place.tp if apart else 0)
+        return mesh.data_rank + mesh.num_data_ranks * place
+
     @property
     def judged(self) -> nn.Module:
         """What evaluations call."""

@@ -25,7 +25,6 @@ class Mesh:
         place: of this rank.
         data_rank: its share of the samples; ranks of one tp or pp group have the same.
         num_data_ranks: how many shares there are.
-        stream: which random numbers it draws; ranks of one tp group draw the same.
         has_output: the last pipeline stage is here, and with it output and loss.
         counts: the losses, metrics and samples of this rank count; others hold copies of them, or none.
         speaks: this rank writes down what one rank must, of losses and outputs.
@@ -41,7 +40,6 @@ class Mesh:
         self.place = self.layout.place(world.rank)
         self.data_rank = self.layout.data_rank(world.rank)
         self.num_data_ranks = self.layout.num_data_ranks
-        self.stream = self.data_rank + self.num_data_ranks * self.place.pp
         self.has_output = self.place.pp == self.layout.pp - 1
         self.counts = self.has_output and self.place.tp == 0
         self.speaks = self.counts and self.data_rank == 0

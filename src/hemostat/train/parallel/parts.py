@@ -115,7 +115,8 @@ def require_tensor_plan(model: nn.Module, parts: Parts) -> None:
     found = dict.fromkeys(starred(name) for name in _matrices(model, parts))
     known = ", ".join(list(found)[:6]) + (", ..." if len(found) > 6 else "")
     raise TaskError(
-        f"{type(model).__name__} has no tensor plan, so tp cannot share out its matrices ({known or 'none'}). "
+        f"{type(model).__name__} has no tensor plan, so tp cannot share out its matrices"
+        f"{f' ({known})' if known.strip('*') else ''}. "
         f"Write tensor_plan(self, model) that maps module names to {', '.join(WORDS)}, for instance "
         '{"layers.*.up": "colwise", "layers.*.down": "rowwise"}.'
     )
