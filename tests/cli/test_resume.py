@@ -128,9 +128,12 @@ def test_ranks_that_die_are_restarted_from_the_checkpoint(here):
 
 
 def test_two_resumes_at_once_are_refused(here):
-    process, _ = start_to_checkpoint(here, "line.py:Line", "--set", "slow_s=0.05")
-    status, _, err = call("--resume", "last")
+    process, run = start_to_checkpoint(here, "line.py:Line", "--set", "slow_s=0.05")
+    record = load_run(here / ".hemostat" / "runs", run)
+    given = record.given()
+    status, _, err = call("--resume", "last", "--nproc", "2", "--set", "slow_s=9.0")
     assert status == 3 and err.count("\n") == 1
+    assert record.given() == given  # the running ranks would read it after a restart
     assert "another process is running this run" in err
     assert process.poll() is None
     process.send_signal(signal.SIGTERM)
@@ -153,6 +156,25 @@ def test_another_task_and_no_task_are_refused(here):
         assert said in err
     assert sorted(path.name for path in here.glob(".hemostat/runs/*")) == before
     assert Checkpoints(load_run(here / ".hemostat" / "runs").path).last_whole()[0] is not None
+
+
+@pytest.mark.parametrize("nproc", ["1", pytest.param("2", marks=pytest.mark.slow)])
+def test_a_paused_run_goes_on_to_the_same_weights(here, nproc):
+    assert call("line.py:Line", "--nproc", nproc)[0] == 0
+    whole = weights(here)
+    process, run = start_to_checkpoint(here, "line.py:Line", "--nproc", nproc, "--set", "slow_s=0.05")
+    load_run(here / ".hemostat" / "runs", run).ask("pause")
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 0, err
+    assert "control.json asked for a pause at" in out and f"next     hemostat train --resume {run}" in out
+    record = load_run(here / ".hemostat" / "runs", run)
+    assert record.state == "paused"
+    status, out, err = call("--resume", run, "--set", "slow_s=0.0")
+    assert status == 0 and f"note: run {run} goes on at step" in err, err
+    record = load_run(here / ".hemostat" / "runs", run)
+    assert record.state == "done"
+    assert all(torch.equal(value, whole[name]) for name, value in weights(here, run).items())
+    assert [step for step, _, _ in record.metrics("loss")] == list(range(1, record.summary["steps"] + 1))
 
 
 @pytest.mark.slow

@@ -152,6 +152,12 @@ def test_plain_torchrun_works_and_makes_one_run(here):
         (["line.py:Line", "--set", "poison=7"], 2, "NaN or infinity"),
         (["line.py:Line", "--set", "poison=7", "--nproc", "2"], 2, "NaN or infinity"),
         (["line.py:Line", "--nproc", "0"], 2, "num_ranks=0"),
+        (["line.py:Line", "--nproc", "-2"], 2, "num_ranks=-2"),
+        (["line.py:Line", "--max-restarts", "-1"], 2, "max_restarts=-1"),
+        (["line.py:Line", "--set", "launch.port=99999"], 2, "port=99999"),
+        (["line.py:Line", "--set", "launch.port=high"], 2, "launch.port='high'"),
+        (["line.py:Line", "--set", "launch.prot=1"], 2, "Did you mean 'port'"),
+        (["line.py:Line", "--set", "launch=3"], 2, "launch=3: is a section"),
         (["line.py:Line", "--set", "num_ranks=abc"], 2, "num_ranks='abc'"),
         (["line.py:Line", "--set", "train=3"], 2, "train=3: is a section"),
         (["line.py:Line", "--set", "train.num_threads=0"], 2, "train.num_threads=0"),
@@ -168,6 +174,8 @@ def test_a_mistake_is_one_message_and_no_run(here, args, status, said):
     errors = [line for line in done.stderr.splitlines() if "rror" in line]
     assert len(errors) == 1 and errors[0].startswith("error: ") and said in errors[0], done.stderr
     assert "Traceback" not in done.stderr
+    runs = here.glob(".hemostat/runs/2*")  # NaN in the data is found after some steps
+    assert all(any(path.stat().st_size for path in run.glob("metrics.*")) for run in runs)
 
 
 def test_a_run_directory_that_cannot_be_written(here):
@@ -185,7 +193,25 @@ def test_a_port_in_use_is_named_before_anything_starts(here):
         done = hemostat("line.py:Line", "--nproc", "2", "--set", f"launch.port={port}")
     assert done.returncode == 3
     assert str(port) in done.stderr and done.stderr.count("\n") == 1
-    assert not list((here / ".hemostat" / "runs").glob("*/metrics.*"))
+    assert not list((here / ".hemostat" / "runs").glob("2*"))
+
+
+@pytest.mark.parametrize(
+    ("nproc", "number"), [("1", signal.SIGTERM), ("2", signal.SIGTERM), ("1", signal.SIGINT)]
+)
+def test_a_signal_before_the_first_step_leaves_no_run(here, nproc, number):
+    process = subprocess.Popen(words("line.py:Line", "--nproc", nproc), stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 60
+    # the file is written once the launcher hands signals on; importing torch takes longer than that
+    while not list(here.glob(".hemostat/runs/*/given.toml")):
+        assert time.monotonic() < deadline and process.poll() is None
+        time.sleep(0.01)
+    time.sleep(0.2)
+    process.send_signal(number)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 75, err
+    assert f"error: {number.name} before the first step; nothing was lost\n" in err
+    assert not list(here.glob(".hemostat/runs/2*"))
 
 
 @pytest.mark.parametrize("nproc", ["1", "2"])

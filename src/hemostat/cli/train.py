@@ -136,7 +136,12 @@ def _job(
     The ranks read what they were given from the run directory, after a restart and a resume too.
     """
     named, num_ranks = _named(task), _num_ranks(nproc, values)
-    launch = decode(Launch, values.get("launch", {}), prefix="launch.")
+    launch = values.get("launch", {})
+    if not isinstance(launch, dict):
+        raise FieldError(
+            "launch", launch, "is a section, not a value", "Write it like --set launch.port=29500."
+        )
+    port = decode(Launch, launch, prefix="launch.").port
     kept = {name: value for name, value in values.items() if name != "launch"}
     file, colon, name = named.rpartition(":") if ":" in Path(named).name else (named, "", "")
     given, text = RunRecord.given_file(f"{Path(file).resolve()}{colon}{name}", num_ranks, kept)
@@ -145,7 +150,7 @@ def _job(
         num_ranks=num_ranks,
         run_id=run_dir.name,
         run_dir=run_dir,
-        port=launch.port,
+        port=port,
         max_restarts=max_restarts,
         env={"HEMOSTAT_LAUNCHED_S": str(time.monotonic())},  # start-up is paid too
         files={given: text},

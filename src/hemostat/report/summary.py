@@ -145,6 +145,8 @@ def _spent(summary: dict[str, Any]) -> str:
 
 def _next_line(record: RunRecord) -> str:
     hint = record.header.get("summary", {}).get("feed_hint")
+    if record.state == "paused":
+        return f"next     hemostat train --resume {record.id}"
     if not hint:
         return f"next     hemostat runs show {record.id} --why"
     spec = record.header.get("task", {}).get("spec")
