@@ -78,6 +78,7 @@ def signalled(here, process) -> tuple[int, str, float]:
 
 @pytest.mark.parametrize("nproc", ["1", "2"])
 def test_a_long_evaluation_is_given_up_and_comes_first_after_the_resume(here, nproc):
+    """T053."""
     process = train("line.py:Line", "--nproc", nproc, "--set", "slow_s=0.3")
     status, said, took_s = signalled(here, process)
     assert status == 75, said

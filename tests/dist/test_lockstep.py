@@ -118,7 +118,7 @@ def test_a_signal_to_one_rank_stops_all_at_the_same_step(ranks):
 
 
 def judged(patience: int) -> tuple[int, str, float]:
-    """Rank 0's own metric improves, rank 1's does not; the pooled one is flat (T041 to T046)."""
+    """Rank 0's own metric improves, rank 1's does not; the pooled one is flat."""
     with open_session(patience=patience, epochs=20, schedule="constant") as session:
         for number, batch in enumerate(session.steps(), start=1):
             session.backward(square_sum(session, batch), count=len(batch[0]))
@@ -129,7 +129,7 @@ def judged(patience: int) -> tuple[int, str, float]:
 
 
 def test_early_stop_is_decided_once_from_the_pooled_metric(ranks):
-    """T005, T042, T043, T045."""
+    """T041, T043, T045: one number for all, and a stopper of each rank that has seen the same."""
     first, second = ranks(2, judged, 4)
     assert first == second
     assert "no improvement" in first[1]
@@ -288,7 +288,7 @@ def few_rows() -> dict[str, float]:
 
 
 def test_fewer_validation_rows_than_ranks(ranks):
-    """T055, T059, T061."""
+    """T055, T061."""
     assert ranks(3, few_rows) == [{"sum": 8.0}] * 3
 
 
@@ -342,7 +342,6 @@ def partly_empty(rank_without: int | None) -> list[tuple[float, float, int]]:
 
 
 def test_a_rank_without_a_valid_item_weighs_nothing_and_stays_in_step(ranks):
-    """T078."""
     first, second = ranks(2, partly_empty, 1)
     assert first == second
     assert [applied for _, _, applied in first] == list(range(1, len(first) + 1))

@@ -67,6 +67,28 @@ def test_running_statistics_are_those_of_a_run_that_began_smaller(accumulation):
     assert before == [32, 16][-len(before) :]
 
 
+class RefusesOnce(torch.nn.Linear):
+    """Refuses one pass: the second of a window, when the first has left its gradients."""
+
+    calls = 0
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        self.calls += 1
+        if self.calls == 2:
+            raise torch.OutOfMemoryError(f"{len(inputs)} rows")
+        return super().forward(inputs)
+
+
+def test_the_noise_scale_knows_nothing_of_a_window_that_was_given_up():
+    torch.manual_seed(0)
+    given_up = run(RefusesOnce(4, 1), QUIET, accumulation=2)
+    torch.manual_seed(0)
+    smaller = run(torch.nn.Linear(4, 1), QUIET, accumulation=4)
+    assert given_up.recipe.accumulation == 4
+    assert given_up.noise.state() == smaller.noise.state()
+    assert given_up.noise.state()["num_updates"] == 4
+
+
 def test_all_waits_of_the_run_are_counted():
     session = run(Limited(8), QUIET)
     assert session.loader.waits.num_fetches == 1 + 1 + 4 * 4  # two that were given up

@@ -96,3 +96,13 @@ def test_what_failed_in_the_background_is_raised_at_the_next_call(tmp_path, monk
     with pytest.raises(RecordError, match="cannot be written"):
         saver.save(state(2), best=False)
     saver.close()
+
+
+def test_of_steps_900_to_1100_the_newest_two_are_kept(tmp_path):
+    """T086: as text, step 1100 would come before step 900."""
+    saver = Saver(World(), tmp_path, keep=2)
+    for step in (900, 950, 1000, 1050, 1100):
+        saver.save(state(step), best=step == 950)
+    checkpoints = Checkpoints(tmp_path)
+    assert [checkpoints.manifest(path).step for path in checkpoints.published()] == [950, 1050, 1100]
+    assert checkpoints.manifest(checkpoints.last_whole()[0]).step == 1100

@@ -73,3 +73,17 @@ def test_a_checkpoint_is_due_after_its_time():
     assert vote.vote(0.0, 1.0, 0.0, samples=2).save
     vote.saved()
     assert not vote.vote(0.0, 1.0, 0.0, samples=3).save
+
+
+def votes_to_save(save_every_s: float) -> list[bool]:
+    world = World.from_environment("cpu")
+    vote = control.ControlVote(world, None, save_every_s)
+    try:
+        return [vote.vote(0.0, 1.0, 0.0, samples=number).save for number in range(3)]
+    finally:
+        world.close()
+
+
+def test_a_checkpoint_that_rank_0_asks_for_is_due_on_all_ranks(ranks):
+    assert ranks(2, votes_to_save, 0.0) == [[True] * 3] * 2
+    assert ranks(2, votes_to_save, 600.0) == [[False] * 3] * 2

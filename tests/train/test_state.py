@@ -4,10 +4,14 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from torch.utils.data import TensorDataset
 
 from hemostat.data import Feed
-from hemostat.errors import RecordError
+from hemostat.errors import GuardStop, RecordError
+from hemostat.recipe import Base, Devices
+from hemostat.train import Session, TrainSettings
 from hemostat.train.checkpoint import Shape
+from hemostat.train.control import Stop
 from hemostat.train.state import check_names, fit_to_batch
 
 
@@ -70,3 +74,39 @@ def test_another_model_is_told_by_its_names_and_shapes(saved, said):
     """T085."""
     with pytest.raises(RecordError, match=said):
         check_names({"w": torch.zeros(3, 2)}, saved)
+
+
+def counted(stop_at: int | None, resume: str | None = None, more_nan: tuple[int, ...] = ()) -> Session:
+    """Steps 4 and 5 are not finite, and two micro-batches a window show the noise scale."""
+    rows = torch.randn(64, 4, generator=torch.Generator().manual_seed(1))
+    base = Base(optimizer="sgd", lr=0.01, tuned_batch=8, epochs=2)
+    settings = TrainSettings(resume=resume, max_skips=2)
+    torch.manual_seed(0)
+    model = torch.nn.Linear(4, 1)
+    with Session(model, None, TensorDataset(rows), base, Devices(accumulation=2), settings) as session:
+        for (inputs,) in session.steps():
+            number = session.last.number + 1 if session.last else 1
+            factor = float("nan") if number in (4, 5, *more_nan) else 1.0
+            session.backward(session.model(inputs).square().sum() * factor, count=len(inputs))
+            if session.at_window_end and session.last.number == stop_at:
+                session.stop = Stop("SIGTERM", 75)
+    return session
+
+
+@pytest.mark.filterwarnings("ignore:HG007", "ignore:run .* goes on at step")
+def test_skips_and_noise_scale_go_on_after_a_resume(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    before = counted(stop_at=5)
+    assert before.skips.state() == {"in_a_row": 2, "said": 2}
+    assert before.noise.state()["num_updates"] == 3
+    with pytest.raises(GuardStop, match="not finite in 3 steps in a row, up to step 6"):
+        counted(stop_at=None, resume="last", more_nan=(6,))
+
+
+@pytest.mark.filterwarnings("ignore:HG007", "ignore:run .* goes on at step")
+def test_the_noise_scale_of_a_resumed_run_is_that_of_the_undisturbed_one(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    whole = counted(stop_at=9).noise.state()
+    counted(stop_at=3)
+    assert counted(stop_at=9, resume="last").noise.state() == whole
+    assert whole["num_updates"] == 7

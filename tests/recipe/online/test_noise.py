@@ -59,3 +59,11 @@ def test_the_average_forgets():
                 small_square=1 + true_scale / 8, big_square=1 + true_scale / 32, small_batch=8, big_batch=32
             )
     assert meter.critical_batch == pytest.approx(1000.0, rel=0.01)
+
+
+def test_the_first_updates_count_alike():
+    """Else the estimate would begin at 0 and take hundreds of steps to forget it."""
+    meter = NoiseScale(decay=0.999)
+    for signal in (1.0, 3.0, 8.0):  # a small batch of 1 and a large one of 2, with tr(Sigma) = 4 of a sample
+        meter.update(small_square=signal + 4.0, big_square=signal + 2.0, small_batch=1, big_batch=2)
+    assert meter.state() == pytest.approx({"signal": 4.0, "noise": 4.0, "num_updates": 3})
