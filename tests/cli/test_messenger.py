@@ -1,18 +1,20 @@
 """Who is told, and how often, when real runs end in each of their ways."""
 
+import base64
 import os
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from hemostat.cli import messenger
 from hemostat.cli.project import Project
 from hemostat.report import NotifySettings
-from hemostat.track import create_run, update_run
+from hemostat.track import Recorder, create_run, update_run, write_exit
 
 TASK = """
 import time, torch, hemostat
@@ -102,8 +104,12 @@ def test_an_early_stop_is_an_end(here, webhook, mail_server):
 @pytest.mark.slow
 def test_a_guard(here, webhook, mail_server):
     status, said = finish(start("--set", "poison=true", "--set", "train.max_skips=1"))
-    title, body, _ = the_message(webhook, mail_server)
-    assert status == 4 and title.endswith(TITLES["guard"]) and "go on: " in body + "go on: ", said
+    first, message = webhook.got  # the first step that was skipped, and the end
+    title, body = message["title"], message["message"]
+    assert first["title"].startswith("hemostat: HG007") and "skipped" in first["message"]
+    assert status == 4 and title.endswith(TITLES["guard"]), said
+    (run,) = here.glob(".hemostat/runs/2*")
+    assert f"go on: hemostat train --resume {run.name}\n" in body
 
 
 def test_kill_9_of_all_ranks(here, webhook, mail_server):
@@ -116,10 +122,11 @@ def test_kill_9_of_all_ranks(here, webhook, mail_server):
     for pid in ranks:
         os.kill(pid, signal.SIGKILL)
     status, said = finish(process)
-    title, body, _ = the_message(webhook, mail_server)
+    title, body, message = the_message(webhook, mail_server)
     (run,) = here.glob(".hemostat/runs/2*")
     assert status == 3 and title.endswith(TITLES["killed"]), said
     assert "SIGKILL" in body and f"go on: hemostat train --resume {run.name}" in body
+    assert message["attachments"][0]["filename"] == "loss.png"
 
 
 @pytest.mark.slow
@@ -147,22 +154,84 @@ def test_a_cap_and_a_budget_line_are_told_each_once(here, webhook, mail_server):
     assert status == 0 and webhook.got[-1]["title"].endswith(TITLES["ended"]) and len(webhook.got) == 3
 
 
-def test_a_verdict_that_does_not_end_the_run_is_told_as_it_happens(here, webhook, monkeypatch):
+SPIKE = {"code": "HG001", "severity": 1, "message": "The loss has a spike.", "fix": "Look at batch 7."}
+
+
+@pytest.fixture
+def told(here, webhook, monkeypatch):
+    """A run with a loss, a messenger for it, and a wait for what it has sent: titles and pictures."""
     monkeypatch.setattr(messenger, "LOOK_S", 0.05)
+    monkeypatch.delenv("HEMOSTAT_NOTIFY")
     run_dir = create_run(here, "a-run", {"kind": "train"})
-    spike = {"code": "HG001", "severity": 1, "message": "The loss has a spike.", "fix": "Look at batch 7."}
-    with messenger.Messenger(run_dir, Project(notify=NotifySettings(urls=(webhook.url,)))):
-        update_run(run_dir, verdicts=[spike])
-        deadline = time.monotonic() + 20
-        while not webhook.got and time.monotonic() < deadline:
+    with Recorder(run_dir, 0) as recorder:
+        recorder.log(1, 8, {"loss": 1.0})
+        recorder.log(2, 16, {"loss": 9.0})
+
+    def sent(num):
+        deadline = time.monotonic() + 30
+        while len(webhook.got) < num and time.monotonic() < deadline:
             time.sleep(0.05)
-        update_run(run_dir, verdicts=[spike, spike, {**spike, "code": "HG002", "severity": 2}])
-        time.sleep(0.5)
-    (message,) = webhook.got  # the second one of its kind is no news, and an error comes with the end
+        time.sleep(0.3)  # for one too many
+        assert len(webhook.got) == num
+        return webhook.got[-1]
+
+    return SimpleNamespace(
+        run_dir=run_dir,
+        sent=sent,
+        messenger=lambda **more: messenger.Messenger(
+            run_dir, Project(notify=NotifySettings(urls=(webhook.url,))), **more
+        ),
+    )
+
+
+def test_a_verdict_that_does_not_end_the_run_is_told_as_it_happens(told):
+    with told.messenger():
+        update_run(told.run_dir, verdicts=[SPIKE])
+        message = told.sent(1)
+        # the same one again is no news, and an error comes with the end
+        update_run(told.run_dir, verdicts=[SPIKE, SPIKE, {**SPIKE, "code": "HG002", "severity": 2}])
+        told.sent(1)
+        update_run(told.run_dir, verdicts=[SPIKE, {**SPIKE, "message": "Another spike."}])
+        assert "Another spike." in told.sent(2)["message"]
     assert message["title"] == "hemostat: HG001 in run a-run"
     assert (
         "spike. Look at batch 7." in message["message"] and f"kill -TERM {os.getpid()}" in message["message"]
     )
+    assert message["attachments"][0]["filename"] == "loss.png"
+
+
+def test_a_resumed_run_tells_nothing_twice(told):
+    update_run(told.run_dir, verdicts=[SPIKE])
+    with told.messenger() as resumed:
+        time.sleep(0.3)
+        update_run(told.run_dir, verdicts=[SPIKE, {**SPIKE, "message": "Another spike."}])
+        assert "Another spike." in told.sent(1)["message"]
+        write_exit(told.run_dir, 0, 137, "rank 0 was killed")
+        resumed.ended(3)
+        assert told.sent(2)["title"] == "hemostat: run a-run has crashed"
+
+
+def test_the_picture_is_of_now_and_none_is_sent_where_none_is_wanted(told):
+    (told.run_dir / "loss.png").write_bytes(b"of an attempt long ago")
+    write_exit(told.run_dir, 0, 137, "rank 0 was killed")
+    with told.messenger() as crashed:
+        crashed.ended(3)
+        (picture,) = told.sent(1)["attachments"]
+    assert base64.b64decode(picture["base64"]).startswith(b"\x89PNG")
+    with told.messenger(draws=False) as crashed:
+        crashed.ended(3)
+        assert told.sent(2)["attachments"] == []
+
+
+def test_a_paused_run_names_the_way_on(told):
+    write_exit(told.run_dir, 0, 0, "")
+    update_run(told.run_dir, summary={"status": "paused", "reason": "control.json asked for a pause"})
+    with told.messenger() as paused:
+        (told.run_dir / "checkpoints" / "step-000000002").mkdir(parents=True)
+        paused.ended(0)
+        message = told.sent(1)
+    assert message["title"] == "hemostat: run a-run was paused"
+    assert "go on: hemostat train --resume a-run" in message["message"]
 
 
 def test_a_typing_error_is_no_news(here, webhook, mail_server):

@@ -63,6 +63,24 @@ def test_each_failure_is_one_sentence_that_hides_the_address(webhook, capfd):
         assert "hunter2" not in text and "secret-path" not in text
 
 
+def test_what_cannot_be_an_address_is_said_before_there_is_a_message(monkeypatch):
+    monkeypatch.setenv("HOOK", "example.org/hook")
+    urls = (
+        "slack://$NOPE",
+        "nosuch://hunter2",
+        "json://$HOOK",
+        "json://me:hun$TER2@example.org",
+        "json://${NOPE}/a",
+    )
+    faults = Notifier(NotifySettings(urls=urls)).faults()
+    assert faults == [
+        "notification 1 (slack) needs the variable NOPE, which is not set",
+        "notification 2 (nosuch) is not an address that apprise knows",
+        "notification 5 (json) needs the variable NOPE, which is not set",
+    ]
+    assert Notifier(NotifySettings(urls=urls[:1])).send(CRASH) == faults[:1]
+
+
 def test_a_silent_server_costs_no_more_than_the_time_out():
     with socket.create_server(("127.0.0.1", 0)) as deaf:
         start_s = time.monotonic()

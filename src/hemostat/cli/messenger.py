@@ -10,10 +10,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final
 
+import msgspec
+
 from hemostat.cli.budget import new_budget_lines
 from hemostat.cli.project import Project
-from hemostat.errors import HemostatError
-from hemostat.report import Message, Notifier
+from hemostat.errors import HemostatError, MissingExtraError, RecordError
+from hemostat.report import Message, Notifier, draw_loss
 from hemostat.track import Checkpoints, RunRecord, load_run
 
 LOOK_S: Final = 2.0
@@ -35,17 +37,21 @@ class Messenger:
     Args:
         run_dir: the run.
         project: its budget, and who is told.
+        draws: each message brings the loss as it is then.
     """
 
-    def __init__(self, run_dir: Path, project: Project) -> None:
+    def __init__(self, run_dir: Path, project: Project, *, draws: bool = True) -> None:
         self._run_dir = run_dir
         self._project = project
         self._notifier = Notifier(project.notify)
-        self._told: set[str] = set()
+        self._draws = draws
+        self._told: set[tuple[str, str, str]] = set()
         self._end = threading.Event()
         self._thread: threading.Thread | None = None
 
     def __enter__(self) -> Messenger:
+        record = self._record()
+        self._told = {_key(verdict) for verdict in _verdicts(record)}  # by the attempts before this one
         if self._notifier.urls or self._project.budget.limits:
             self._thread = threading.Thread(target=self._watch, name="hemostat-messenger", daemon=True)
             self._thread.start()
@@ -59,6 +65,8 @@ class Messenger:
             self._thread.join()
 
     def _watch(self) -> None:
+        for fault in self._notifier.faults():  # now, not when it is too late
+            print(f"note: {fault}", file=sys.stderr, flush=True)
         since_budget_s = BUDGET_S
         while True:
             if since_budget_s >= BUDGET_S:
@@ -86,24 +94,21 @@ class Messenger:
         self._tell(
             Message(
                 event=_EVENTS.get(status, "crash"),
-                title=f"hemostat: run {record.id} {_WORDS.get(status, 'has crashed')}",
+                title=f"hemostat: run {record.id} {_words(record, status)}",
                 sentence=_sentence(record.summary, said),
                 command=self._way_on(record, status),
-                picture=record.path / "loss.png",
             )
         )
 
     def _look_at_verdicts(self) -> None:
-        record = self._record()
-        for verdict in record.headline.get("verdicts", []) if record else []:
-            code = str(verdict.get("code"))
-            if code in self._told or verdict.get("severity") == _ERROR:
+        for verdict in _verdicts(self._record()):
+            if _key(verdict) in self._told or verdict.get("severity") == _ERROR:
                 continue
-            self._told.add(code)
+            self._told.add(_key(verdict))
             self._tell(
                 Message(
                     event="guard",
-                    title=f"hemostat: {code} in run {self._run_dir.name}",
+                    title=f"hemostat: {verdict.get('code')} in run {self._run_dir.name}",
                     sentence=f"{verdict.get('message', '')} {verdict.get('fix', '')}".strip(),
                     command=self._way_to_stop(),
                 )
@@ -128,19 +133,45 @@ class Messenger:
             return None
 
     def _tell(self, message: Message) -> None:
+        if self._notifier.wants(message.event):
+            message = msgspec.structs.replace(message, picture=self._picture())
         for trouble in self._notifier.send(message):
             print(f"note: {trouble}", file=sys.stderr, flush=True)
+
+    def _picture(self) -> Path | None:
+        """The loss as it is now; None without one, and where it cannot be drawn."""
+        record = self._record()
+        if record is None or not self._draws:
+            return None
+        try:
+            return draw_loss(record)
+        except (MissingExtraError, RecordError):  # the news are worth more than the picture
+            return None
 
     def _way_to_stop(self) -> str:
         return f"save and stop: kill -TERM {os.getpid()}  (on {platform.node()})"
 
     def _way_on(self, record: RunRecord, status: int) -> str:
         look = f"look: hemostat runs show {record.id}"
-        if status in (0, 1):
+        if status in (0, 1) and record.state != "paused":
             return look
         if Checkpoints(record.path).published():
             return f"go on: hemostat train --resume {record.id}\n{look}"
         return f"nothing was saved; start again: {_command(record)}\n{look}"
+
+
+def _words(record: RunRecord, status: int) -> str:
+    return "was paused" if record.state == "paused" else _WORDS.get(status, "has crashed")
+
+
+def _verdicts(record: RunRecord | None) -> list[dict[str, Any]]:
+    found = record.headline.get("verdicts") if record else None
+    return found if isinstance(found, list) else []
+
+
+def _key(verdict: dict[str, Any]) -> tuple[str, str, str]:
+    """A verdict that is found again after a resume is the same one."""
+    return str(verdict.get("code")), str(verdict.get("where")), str(verdict.get("message"))
 
 
 def _sentence(summary: dict[str, Any], said: str) -> str:

@@ -96,7 +96,7 @@ def _end_if_done(record: RunRecord) -> None:
 
 def _run(job: Job, project: Project, show: dict[str, Any], *, is_new: bool) -> int:
     before = RunRecord(job.run_dir).position
-    with Messenger(job.run_dir, project) as messenger:
+    with Messenger(job.run_dir, project, draws=show["plot"]) as messenger:
         status = _conclude(job, _launch(job, new=is_new), show, before)
         messenger.ended(status)
     return status

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import threading
 import time
 from collections.abc import Sequence
@@ -18,6 +19,9 @@ from hemostat.errors import FieldError, MissingExtraError, UnknownNameError
 EVENTS: Final = ("guard", "end", "crash", "budget")
 TIMEOUT_S: Final = 15.0
 VARIABLE: Final = "HEMOSTAT_NOTIFY"
+_MISSING: Final = MissingExtraError("apprise", extra="notify", purpose="telling somebody")
+# what os.path.expandvars leaves as it is; a whole part of an address only: a password may have a $ in it
+_UNSET: Final = re.compile(r"(?<=[/:@=])\$\{?([A-Z][A-Z0-9_]*)\}?(?=[/:@?&]|$)")
 
 
 class NotifySettings(Config, frozen=True, kw_only=True):
@@ -88,18 +92,37 @@ class Notifier:
         self._events = settings.events
         self._timeout_s = timeout_s
 
+    def faults(self) -> list[str]:
+        """One sentence for each address that cannot be one, before there is a message; none shows the address."""
+        if not self.urls:
+            return []
+        try:
+            import apprise
+        except ImportError:
+            return [str(_MISSING)]
+        _hush()
+        return [
+            f"notification {number + 1} ({_scheme(url)}) {fault}"
+            for number, url in enumerate(self.urls)
+            if (fault := _fault(apprise.Apprise(), url))
+        ]
+
+    def wants(self, event: str) -> bool:
+        """Somebody is told of such an event."""
+        return bool(self.urls) and event in self._events
+
     def send(self, message: Message) -> list[str]:
         """Send one message to all addresses at once, if its event is asked for.
 
         Returns:
             One sentence for each address that did not take it; none of them shows the address.
         """
-        if not self.urls or message.event not in self._events:
+        if not self.wants(message.event):
             return []
         try:
             import apprise
         except ImportError:
-            return [str(MissingExtraError("apprise", extra="notify", purpose="telling somebody"))]
+            return [str(_MISSING)]
         _hush()
         said: dict[int, str] = {}
         threads = []
@@ -119,14 +142,22 @@ class Notifier:
 def _send_one(apprise: Any, url: str, message: Message, said: dict[int, str], number: int) -> None:
     try:
         sender = apprise.Apprise()
-        if not sender.add(url):
-            said[number] = "is not an address that apprise knows"
+        if fault := _fault(sender, url):
+            said[number] = fault
             return
         picture = str(message.picture) if message.picture and message.picture.is_file() else None
         taken = sender.notify(title=message.title, body=message.body, attach=picture)
         said[number] = "" if taken else "was not taken by the other side"
     except (OSError, ValueError, TypeError, RuntimeError, LookupError, AttributeError) as error:
         said[number] = f"failed with {type(error).__name__}"  # its text may hold the address
+
+
+def _fault(sender: Any, url: str) -> str:
+    """What is wrong with an address, which is added to the sender otherwise."""
+    unset = _UNSET.search(url)
+    if unset is not None and unset[1] not in os.environ:
+        return f"needs the variable {unset[1]}, which is not set"
+    return "" if sender.add(url) else "is not an address that apprise knows"
 
 
 def _join(threads: Sequence[threading.Thread], timeout_s: float) -> None:

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import threading
 from pathlib import Path
+from typing import Any, Final
 
 from hemostat.errors import MissingExtraError, RecordError
 from hemostat.track import RunRecord
+
+_DRAWING: Final = threading.Lock()  # a launching process draws for its messages and at the end
 
 
 def draw_loss(record: RunRecord) -> Path | None:
@@ -25,13 +31,29 @@ def draw_loss(record: RunRecord) -> Path | None:
     if not loss:
         return None
     try:
-        import matplotlib
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
     except ImportError:
         raise MissingExtraError("matplotlib", extra="plot", purpose="the loss curve as PNG") from None
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
+    with _DRAWING:
+        # no pyplot: it keeps figures for one thread, and chooses a display for the whole process
+        figure = Figure(figsize=(8, 4.5), layout="constrained")
+        FigureCanvasAgg(figure)
+        _plot(figure.add_subplot(), record, loss)
+        path = record.path / "loss.png"
+        beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")  # nobody sends half a picture
+        try:
+            figure.savefig(beside, dpi=110, format="png")
+            beside.replace(path)
+        except OSError as error:
+            raise RecordError(f"cannot draw {path}: {error.strerror or error}. Free some space.") from None
+        finally:
+            with contextlib.suppress(OSError):
+                beside.unlink(missing_ok=True)
+    return path
 
-    figure, axes = pyplot.subplots(figsize=(8, 4.5), layout="constrained")
+
+def _plot(axes: Any, record: RunRecord, loss: list[tuple[int, int, float]]) -> None:
     axes.plot(
         [point[1] for point in loss], [point[2] for point in loss], linewidth=0.6, label="training", alpha=0.7
     )
@@ -49,11 +71,3 @@ def draw_loss(record: RunRecord) -> Path | None:
     axes.set_title(record.id, fontsize=9)
     axes.grid(alpha=0.3)
     axes.legend()
-    path = record.path / "loss.png"
-    try:
-        figure.savefig(path, dpi=110)
-    except OSError as error:
-        raise RecordError(f"cannot draw {path}: {error.strerror or error}. Free some space.") from None
-    finally:
-        pyplot.close(figure)
-    return path
