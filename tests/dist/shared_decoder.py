@@ -15,8 +15,8 @@ from torch.distributed.tensor import DTensor
 
 from hemostat.train.parallel import fsdp, tp
 from hemostat.train.parallel.norm import GradNorm
-from hemostat.train.update import scale_
 from hemostat.train.parallel.recompute import recompute
+from hemostat.train.update import scale_
 
 VOCAB, ROWS, IGNORE = 67, 4, -100  # 67 does not divide
 PLAN = {

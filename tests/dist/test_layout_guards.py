@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 import torch
-from torch import nn
 from test_layouts import Words
+from torch import nn
 
 from hemostat.data import Source
 from hemostat.errors import HemostatError
@@ -236,3 +236,44 @@ def test_ranks_that_took_different_branches_are_told_so_before_an_update(ranks):
     said = ranks(2, forked)
     assert said[0] == said[1]
     assert "gradients for different parameters" in said[0]
+
+
+def looped(layout: str) -> str:
+    """A plain loop over a session."""
+    settings = TrainSettings(record=False, layout=Layout.read(layout))
+    model, data = (
+        nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 1)),
+        torch.utils.data.TensorDataset(torch.ones(8, 4)),
+    )
+    try:
+        with Session(model, None, data, Base(lr=0.1, tuned_batch=4, epochs=1), settings=settings) as session:
+            for (x,) in session.steps():
+                session.backward(torch.ones((), requires_grad=True) * x.sum(), count=len(x))
+    except HemostatError as error:
+        return str(error)
+    return ""
+
+
+def test_a_loop_of_ones_own_is_refused_under_stages(ranks):
+    said = ranks(2, looped, "pp=2")
+    assert said[0] == said[1]
+    assert "has no place under pp=2" in said[0]
+
+
+def frozen() -> str:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 1))
+    model[0].requires_grad_(False)
+    settings = TrainSettings(record=False, layout=Layout(pp=2))
+    data = torch.utils.data.TensorDataset(torch.ones(8, 4))
+    try:
+        Session(model, None, data, Base(lr=0.1, tuned_batch=4, epochs=1), settings=settings)
+    except HemostatError as error:
+        return str(error)
+    return ""
+
+
+def test_a_rank_with_nothing_to_train_is_refused_on_all_ranks(ranks):
+    said = ranks(2, frozen)
+    assert said[0] == said[1]
+    assert "pipeline rank 0 gets no parameter that requires a gradient" in said[0]

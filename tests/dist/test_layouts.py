@@ -80,7 +80,16 @@ class Words(Task):
         }
 
 
-def trained(layout: str, values: dict, tied: bool) -> dict:
+def own_groups(model: nn.Module) -> torch.optim.Optimizer:
+    """As users write it: weight decay on matrices only, built over the whole model."""
+    matrices = [param for param in model.parameters() if param.dim() > 1]
+    others = [param for param in model.parameters() if param.dim() <= 1]
+    return torch.optim.AdamW(
+        [{"params": matrices, "weight_decay": 0.3}, {"params": others, "weight_decay": 0.0}], lr=0.01
+    )
+
+
+def trained(layout: str, values: dict, tied: bool, own: bool = False) -> dict:
     """Losses, norms, figures and whole weights after the run."""
     task = Words(tied=tied)
     base = Base(
@@ -91,7 +100,8 @@ def trained(layout: str, values: dict, tied: bool) -> dict:
     model = split_model(task, task.model(), source, settings.layout)
     devices = Devices(global_batch=22, accumulation=3)
     steps = []
-    with Session(model, None, source, base, devices, settings) as session:
+    optimizer = own_groups(model.model) if own else None
+    with Session(model, optimizer, source, base, devices, settings) as session:
         trainer = Trainer(session, LossDoor(task), Source(task.val_data(), "val_data"))
         for batch in session.steps():
             trainer._pass(batch)
@@ -158,6 +168,14 @@ def test_a_layout_trains_as_one_process_does(ranks, one_process, num_ranks, layo
         assert one["figures"] == pytest.approx(whole["figures"], abs=1e-10)
         seen |= compare(one["weights"], whole["weights"])
     assert seen >= whole["weights"].keys()
+
+
+@pytest.mark.parametrize("layout", ["fsdp=2", "tp=2", "pp=2"])
+def test_groups_of_an_own_optimizer_follow_a_tied_model(ranks, layout):
+    whole = trained("", {}, True, own=True)
+    for one in ranks(2, trained, layout, {}, True, True):
+        assert one["steps"][-1] == pytest.approx(whole["steps"][-1], abs=1e-10)
+        compare(one["weights"], whole["weights"])
 
 
 @pytest.mark.slow

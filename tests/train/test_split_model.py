@@ -5,10 +5,11 @@ import torch
 from torch import nn
 
 from hemostat.data import Source
-from hemostat.errors import TaskError
+from hemostat.errors import FieldError, TaskError
 from hemostat.plan import Layout
 from hemostat.task import Task
-from hemostat.train.split_model import split_model
+from hemostat.train.settings import TrainSettings
+from hemostat.train.split_model import refuse_searches, split_model
 
 
 class Chain(Task):
@@ -64,3 +65,10 @@ def test_a_task_that_steps_by_itself_has_no_stages():
 def test_copies_ask_nothing():
     model, found = given(Chain(), "dp=2")
     assert found == (model, None, None, None, None, None)
+
+
+@pytest.mark.parametrize("name", ["lr_range", "find_micro_batch"])
+def test_searches_on_whole_models_are_refused_with_the_layout(name):
+    with pytest.raises(FieldError, match=f"train.{name}=True: .*layout fsdp=2"):
+        refuse_searches(TrainSettings(layout=Layout(fsdp=2), **{name: True}))
+    refuse_searches(TrainSettings(layout=Layout(dp=2), **{name: True}))

@@ -44,7 +44,7 @@ from hemostat.train.samples import Samples
 from hemostat.train.self_check import self_check
 from hemostat.train.session import Session
 from hemostat.train.settings import TrainSettings
-from hemostat.train.split_model import split_model
+from hemostat.train.split_model import refuse_searches, split_model
 from hemostat.train.undone import undone
 from hemostat.train.update import Step
 
@@ -66,6 +66,7 @@ def train(loaded: LoadedTask, devices: Devices, settings: TrainSettings) -> Sess
     if settings.num_threads is not None:
         torch.set_num_threads(settings.num_threads)
     torch.use_deterministic_algorithms(settings.deterministic)
+    refuse_searches(settings)
     world = World.from_environment(settings.device)
     seed_everything(settings.seed)
     task = loaded.task
@@ -90,6 +91,7 @@ def train(loaded: LoadedTask, devices: Devices, settings: TrainSettings) -> Sess
     session.described_by = loaded.task
     if settings.self_check:  # before a resume changes the weights
         check_division(session, given)
+    del given  # it holds the blocks of other ranks
     with session:
         judged = None if val_data is None else Source(val_data, "val_data")
         if judged is not None:
@@ -195,9 +197,11 @@ class Trainer:
         if self.session.parts.pipeline is not None:
             return ""
         with self.session.parts.context():
-            return self.door.check(
+            doubt = self.door.check(
                 dp.unwrap(self.session.model), to_device(first.data, self.session.world.device)
             )
+        self.session.parts.end_evaluation()
+        return doubt
 
     def _steps(self, progress: Progress) -> None:
         session = self.session
@@ -287,9 +291,9 @@ class Trainer:
         self._samples.offer(loss.output, batch)
         metrics = self.door.metrics(loss.output, loss.target)
         layout = self.session.mesh.layout
-        if layout.tp * layout.pp > 1 and self.door.joins_ranks:
+        if not layout.is_dp and self.door.joins_ranks:
             raise TaskError(
-                f"metrics() returns torchmetrics objects, which would add up the same samples {layout.tp} times in "
-                f"layout {layout}, or wait for stages that have none. Return {{name: (sum, count)}}."
+                f"metrics() returns torchmetrics objects, which join all ranks by themselves, and in layout {layout} "
+                "some ranks have the same samples, fillers, or none. Return {name: (sum, count)}."
             )
         return {"val_loss": (loss.sum, loss.count)} | {f"val_{name}": pair for name, pair in metrics.items()}

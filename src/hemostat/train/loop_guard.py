@@ -174,6 +174,19 @@ class LoopGuard:
             )
         return batch
 
+    @staticmethod
+    def refuse_stages(num_stages: int) -> None:
+        """A loop that calls the model itself would train one stage as if it were the model.
+
+        Raises:
+            TaskError: there are several.
+        """
+        if num_stages > 1:
+            raise TaskError(
+                f"session.backward has no place under pp={num_stages}: a loop of one's own cannot call a model "
+                "in stages. Write a task and use hemostat train, or take fsdp or tp."
+            )
+
     def expects(self, batch: MicroBatch | None) -> MicroBatch:
         """The batch that was handed out.
 

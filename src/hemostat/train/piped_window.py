@@ -61,7 +61,6 @@ class PipedWindow:
         model = session.parts.pipeline
         if model is None:
             raise RuntimeError("the model is not in stages")
-        rows = max(len(next(tensor_leaves(part.inputs))) for part in parts)
         weight = session.mesh.num_data_ranks / parts[-1].micro.window_samples
 
         def loss_of(output: Any, number: int) -> torch.Tensor:
@@ -73,8 +72,8 @@ class PipedWindow:
             return session.precision.scaled(loss.sum * (weight if part.micro.num_samples else 0.0))
 
         sums: dict[int, tuple[torch.Tensor, Any]] = {}
-        inputs = [filled(part.inputs, rows) for part in parts]
         sizes = [len(next(tensor_leaves(part.inputs))) for part in parts]
+        inputs = [filled(part.inputs, size, max(sizes)) for part, size in zip(parts, sizes, strict=True)]
         model.autocast = session.precision.autocast
         with session.parts.context():
             model.window(inputs, sizes, loss_of)

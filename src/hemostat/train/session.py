@@ -245,6 +245,7 @@ class Session:
             GuardStop: too many steps in a row were not finite.
             TaskError: called without a batch, or the data hold NaN.
         """
+        self.guard.refuse_stages(self.mesh.layout.pp)
         micro = self.guard.before_backward(self.batch, loss_sum, count)
         self.pulse.enter("backward")
         with self.back_off.guard():

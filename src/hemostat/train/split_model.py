@@ -8,12 +8,29 @@ from typing import Any
 import torch
 
 from hemostat.data import Source
-from hemostat.errors import TaskError
+from hemostat.errors import FieldError, TaskError
 from hemostat.plan import Layout
 from hemostat.task import LossDoor, Task, call, evaluation_mode, to_device
 from hemostat.train.parallel.arrange import Splittable
 from hemostat.train.rng import generators_kept
+from hemostat.train.settings import TrainSettings
 from hemostat.train.update import plain
+
+
+def refuse_searches(settings: TrainSettings) -> None:
+    """What looks for a rate or a micro-batch before training does so on whole models.
+
+    Raises:
+        FieldError: the layout divides it.
+    """
+    for name in ("lr_range", "find_micro_batch"):
+        if getattr(settings, name) and not settings.layout.is_dp:
+            raise FieldError(
+                f"train.{name}",
+                True,
+                f"works on a whole model, and layout {settings.layout} divides it",
+                "Look for it with dp and a smaller model, and give lr or micro_batch.",
+            )
 
 
 def split_model(task: Task, model: torch.nn.Module, train_data: Source, layout: Layout) -> Splittable:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
 
@@ -172,7 +173,8 @@ def _put_back_model(session: Session, folder: Path, shapes: dict[str, Shape], sa
 
     model = dp.unwrap(session.model)
     state = model_tensors(model)
-    check_names(state, shapes, part=session.mesh.layout.pp > 1)
+    elsewhere = {name for names in session.parts.names_by_rank for name in names}
+    check_names(state, shapes, elsewhere)
     read_tensors({MODEL + name: value for name, value in state.items()}, folder)
     own = _own(session.world.rank)
     if same_ranks:
@@ -180,20 +182,22 @@ def _put_back_model(session: Session, folder: Path, shapes: dict[str, Shape], sa
         read_tensors(mine, folder)
 
 
-def check_names(state: dict[str, torch.Tensor], shapes: dict[str, Shape], *, part: bool = False) -> None:
+def check_names(
+    state: dict[str, torch.Tensor], shapes: dict[str, Shape], elsewhere: Collection[str] = ()
+) -> None:
     """Compare a model with a checkpoint.
 
     Args:
         state: the model's.
         shapes: of all tensors in the checkpoint.
-        part: other ranks have the rest of the model.
+        elsewhere: names that the stages of other ranks have.
 
     Raises:
         RecordError: names or shapes differ; the first ones are named.
     """
     saved = {name.removeprefix(MODEL): shape for name, shape in shapes.items() if name.startswith(MODEL)}
     lacking = sorted(state.keys() - saved.keys())
-    strange = [] if part else sorted(saved.keys() - state.keys())
+    strange = sorted(saved.keys() - state.keys() - set(elsewhere))
     if lacking or strange:
         parts = [f"it lacks {_few(lacking)}"] * bool(lacking) + [f"it has {_few(strange)} beside"] * bool(
             strange

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -10,6 +11,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
+from hemostat.errors import TaskError
 from hemostat.plan import Layout, balance
 from hemostat.task import block_costs
 from hemostat.train.optimizer_state import param_names
@@ -17,6 +19,7 @@ from hemostat.train.parallel import dp
 from hemostat.train.parallel.alike import check_same_model
 from hemostat.train.parallel.mesh import Mesh
 from hemostat.train.parallel.rows import Inputs
+from hemostat.train.together import together
 from hemostat.train.update import Norm, grad_norm
 
 if TYPE_CHECKING:
@@ -65,6 +68,7 @@ class Arranged(NamedTuple):
         aliases: name here to name in the whole model, of parameters that two stages share.
         notes: what was asked for and is not so, with the reason.
         expected: what `probe` said of the whole model.
+        names_by_rank: of all tensors in the state of each rank's stages; empty where there are none.
     """
 
     model: nn.Module
@@ -76,6 +80,7 @@ class Arranged(NamedTuple):
     aliases: Mapping[str, str] = {}
     notes: tuple[str, ...] = ()
     expected: float | None = None
+    names_by_rank: Sequence[Sequence[str]] = ()
 
     def param_names(self, optimizer: torch.optim.Optimizer) -> list[str]:
         """Names of the optimizer's parameters in its own order, the same under every layout."""
@@ -162,7 +167,8 @@ def arrange(given: Splittable, mesh: Mesh, optimizer: torch.optim.Optimizer | No
         require_blocks(model, parts)
     if layout.tp > 1:
         require_tensor_plan(model, parts)
-    names = _names(model, optimizer)
+    names = {id(param): name for name, param in model.named_parameters()}
+    order = [name for name, _ in model.named_parameters(remove_duplicate=False)]
     expected = None if layout.is_dp or given.probe is None else given.probe(model)
     stages, tie = _stages(given, parts, mesh) if layout.pp > 1 else ([], None)
     mine = [stage for stage in stages if stage.number % layout.pp == mesh.place.pp]
@@ -170,21 +176,62 @@ def arrange(given: Splittable, mesh: Mesh, optimizer: torch.optim.Optimizer | No
     blocks = [
         module for name, module in zip(parts.blocks, parts.modules(model), strict=True) if _held(name, pieces)
     ]
+    if stages:
+        _check_trainable(stages, mesh)
+    shared = _together(mesh, lambda: _divide(pieces, blocks, parts, mesh))
+    staged = _pipeline(model, mine, tie, mesh, order) if stages else _Staged()
+    _follow(optimizer, names, model, staged.aliases)
+    return Arranged(
+        model,
+        layout,
+        pieces,
+        staged.pipeline,
+        shared,
+        _norm(mesh, staged.tied),
+        staged.aliases,
+        shared.notes if shared else (),
+        expected,
+        staged.names_by_rank,
+    )
+
+
+class _Staged(NamedTuple):
+    """What there is of stages on this rank; the fields are those of `Arranged`."""
+
+    pipeline: Pipelined | None = None
+    tied: Sequence[Tensor] = ()
+    aliases: Mapping[str, str] = {}
+    names_by_rank: Sequence[Sequence[str]] = ()
+
+
+def _together(mesh: Mesh, work: Callable[[], Shared | None]) -> Shared | None:
+    """A stage that cannot be divided is no business of the other ranks, and they would wait for it."""
+    done: list[Shared | None] = []
+    _, failure = together(mesh.world, lambda: done.append(work()))
+    if failure is not None:
+        raise failure.own or TaskError(f"on another rank: {failure.text}")
+    return done[0]
+
+
+def _check_trainable(stages: Sequence[Stage], mesh: Mesh) -> None:
+    """Every rank needs something to train, else it has no optimizer."""
+    pp = mesh.layout.pp
+    for rank in range(pp):
+        params = [param for stage in stages if stage.number % pp == rank for param in stage.parameters()]
+        if not any(param.requires_grad for param in params):
+            raise TaskError(
+                f"in layout {mesh.layout} pipeline rank {rank} gets no parameter that requires a gradient. "
+                "Use fewer stages, or blocks(self, model) that puts what is frozen beside what is trained."
+            )
+
+
+def _divide(
+    pieces: Sequence[nn.Module], blocks: Sequence[nn.Module], parts: Parts, mesh: Mesh
+) -> Shared | None:
     shared = _share(pieces, parts, mesh)
     _rework(blocks, mesh)
     _shard(pieces, blocks, mesh)
-    pipeline: Pipelined | None = None
-    tied: Sequence[Tensor] = ()
-    aliases: dict[str, str] = {}
-    if stages:
-        from hemostat.train.parallel.stages import prune
-
-        prune(model, mine)
-        pipeline, tied, aliases = _pipeline(model, mine, tie, mesh)
-    _follow(optimizer, names, model)
-    norm = _norm(mesh, tied)
-    notes = shared.notes if shared else ()
-    return Arranged(model, layout, pieces, pipeline, shared, norm, aliases, notes, expected)
+    return shared
 
 
 def _norm(mesh: Mesh, tied: Sequence[Tensor]) -> Norm:
@@ -195,15 +242,16 @@ def _norm(mesh: Mesh, tied: Sequence[Tensor]) -> Norm:
     return GradNorm(mesh.layout.num_ranks, mesh.layout.pp, tied=tied)
 
 
-def _names(model: nn.Module, optimizer: torch.optim.Optimizer | None) -> dict[int, str]:
-    return {} if optimizer is None else {id(param): name for name, param in model.named_parameters()}
-
-
-def _follow(optimizer: torch.optim.Optimizer | None, names: dict[int, str], model: nn.Module) -> None:
+def _follow(
+    optimizer: torch.optim.Optimizer | None,
+    names: Mapping[int, str],
+    model: nn.Module,
+    aliases: Mapping[str, str],
+) -> None:
     """Give an optimizer the parameters that have taken the place of those it was built over."""
     if optimizer is None:
         return
-    now = dict(model.named_parameters(remove_duplicate=False))
+    now = {aliases.get(name, name): param for name, param in model.named_parameters(remove_duplicate=False)}
     for group in optimizer.param_groups:
         params = [(names.get(id(param)), param) for param in group["params"]]
         group["params"] = [
@@ -277,10 +325,21 @@ def _shard(pieces: Sequence[nn.Module], blocks: Sequence[nn.Module], mesh: Mesh)
 
 
 def _pipeline(
-    model: nn.Module, mine: Sequence[Stage], tie: tuple[str, str] | None, mesh: Mesh
-) -> tuple[Pipelined, Sequence[Tensor], dict[str, str]]:
-    from hemostat.train.parallel.pp import Pipelined, Stages
+    model: nn.Module, mine: Sequence[Stage], tie: tuple[str, str] | None, mesh: Mesh, order: Sequence[str]
+) -> _Staged:
+    """Prune the model to the stages of this rank, and let them run.
 
+    Args:
+        model: the whole one, already divided.
+        mine: stages of this rank.
+        tie: names of the parameter that first and last stage share.
+        mesh: the ranks.
+        order: names of all parameters, as the whole model has them.
+    """
+    from hemostat.train.parallel.pp import Pipelined, Stages
+    from hemostat.train.parallel.stages import prune
+
+    prune(model, mine)
     params: tuple[Tensor, ...] = ()
     group, aliases = None, {}
     if tie is not None:
@@ -288,9 +347,11 @@ def _pipeline(
         held = dict(model.named_parameters(remove_duplicate=False))
         name = tie[0] if mesh.place.pp == 0 else tie[1]
         if name in held:
-            params, aliases = (held[name],), {name: tie[0]}
+            first = min(tie, key=order.index)  # in one process a parameter has the name that comes first
+            params, aliases = (held[name],), {name: first}
     stages = Stages({stage.number: stage for stage in mine}, params, group)
-    return Pipelined(model, stages, mesh), params, aliases
+    names_by_rank = [json.loads(text) for text in mesh.world.gather(json.dumps(list(model.state_dict())))]
+    return _Staged(Pipelined(model, stages, mesh), params, aliases, names_by_rank)
 
 
 def _tied_group(mesh: Mesh) -> dist.ProcessGroup | None:

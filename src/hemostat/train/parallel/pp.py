@@ -72,7 +72,11 @@ class Pipelined(nn.Module):
             inputs: of each micro-batch, all of the same shapes.
             sizes: rows of each that are no fillers; the first ones.
             loss_of: called where the last stage is, with the output of those rows.
+
+        Raises:
+            TaskError: the shapes differ; on all ranks of the pipeline.
         """
+        _check_shapes(inputs)
         run = self._run(inputs, backward=True)
         run.window(inputs, sizes, loss_of)
         self._add_tied()
@@ -138,7 +142,10 @@ class _Run:
         with torch.no_grad():
             self._step([_leaves(inputs)], None, keep_output=True)
         last = self._stages[-1]
-        return self._wrap(last.output_chunks[0]) if last.is_last else None
+        output = self._wrap(last.output_chunks[0]) if last.is_last else None
+        for stage in self._stages:
+            stage.clear_runtime_states()  # else it would keep the output until the next call
+        return output
 
     def _step(
         self, args: list[tuple[Tensor, ...]], targets: list[Tensor] | None, *, keep_output: bool
@@ -181,6 +188,19 @@ class _Stage(nn.Module):
                 return self.inner(*leaves)
             args, kwargs = pytree.tree_unflatten(list(leaves), self._spec)
             return self.inner(*args, **kwargs)
+
+
+def _check_shapes(inputs: Sequence[Inputs]) -> None:
+    shapes = [
+        [leaf.shape for leaf in pytree.tree_leaves(given) if isinstance(leaf, Tensor)] for given in inputs
+    ]
+    odd = next((number for number, own in enumerate(shapes) if own != shapes[0]), None)
+    if odd is not None:
+        first, other = ([tuple(shape) for shape in shapes[number]] for number in (0, odd))
+        raise TaskError(
+            f"micro-batches of one window have the shapes {first} and {other}, and a pipeline needs equal ones. Pad "
+            "all samples to one length, or use fsdp in place of pp."
+        )
 
 
 def _leaves(inputs: Inputs) -> tuple[Tensor, ...]:

@@ -24,16 +24,21 @@ def first_rows(tree: Any, num: int) -> Any:
     return pytree.tree_map(lambda leaf: leaf[:num] if isinstance(leaf, Tensor) and leaf.dim() else leaf, tree)
 
 
-def filled(tree: Any, num: int) -> Any:
+def filled(tree: Any, rows: int, num: int) -> Any:
     """A batch with its first row repeated until it has `num` rows.
 
+    Args:
+        tree: tensors whose first dim is the row, and others, which stay.
+        rows: how many it has.
+        num: how many it gets.
+
     Examples:
-        >>> filled((torch.tensor([1, 2]),), 4)
-        (tensor([1, 2, 1, 1]),)
+        >>> filled((torch.tensor([1, 2]), torch.tensor([5])), 2, 4)
+        (tensor([1, 2, 1, 1]), tensor([5]))
     """
 
     def fill(leaf: Any) -> Any:
-        if not isinstance(leaf, Tensor) or not leaf.dim() or len(leaf) >= num:
+        if not isinstance(leaf, Tensor) or not leaf.dim() or len(leaf) != rows or rows >= num:
             return leaf
         return torch.cat([leaf, leaf[:1].expand(num - len(leaf), *leaf.shape[1:])])
 
