@@ -15,7 +15,7 @@ from hemostat.track.metrics import Line, read_raw
 LAUNCHED: Final = "HEMOSTAT_LAUNCHED_S"  # time.monotonic() of the launching process: the clock of the machine
 
 
-class Mark(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Mark(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A line of its own kind between those of the metrics.
 
     Attributes:

@@ -93,7 +93,7 @@ class Recorder:
 
     def _mark(self, attempt: str, moment: float) -> None:
         with recording(self.path):
-            write_all(self._descriptor, self._encode(Mark(attempt, moment)) + b"\n")
+            write_all(self._descriptor, self._encode(Mark(attempt=attempt, time=moment)) + b"\n")
 
     def flush(self) -> None:
         """Wait until what was logged is on the medium.
