@@ -88,6 +88,22 @@ def test_an_unknown_name_lists_the_known_ones_sorted_with_the_nearest():
     assert str(error).endswith("Known: adamw, lion, sgd.")
 
 
+@pytest.mark.parametrize("typed", ["p4d", "P4D.24xlarg", "p4d.24xlarge "])
+def test_of_a_long_list_the_most_alike_are_shown(typed):
+    known = [
+        f"{kind}.{size}xlarge" for kind in ("p3", "p4d", "p4de", "p5", "g5", "g6") for size in range(2, 24, 2)
+    ]
+    message = str(errors.UnknownNameError("instance", typed, [*known, "p4d.24xlarge"]))
+    assert "Did you mean 'p4d." in message and message.endswith(" and 59 more.")
+    assert message.count("xlarge") <= 10
+
+
+def test_a_long_list_of_which_none_is_like_it_is_cut():
+    message = str(errors.UnknownNameError("instance", "zzz", [f"name{number:02}" for number in range(92)]))
+    assert message.startswith("instance='zzz': is not known. Known: name00, name01,")
+    assert message.endswith("name07 and 84 more.")
+
+
 def test_an_unknown_name_far_from_all_makes_no_guess():
     message = str(errors.UnknownNameError("optimizer", "zzz", ["sgd"]))
     assert message == "optimizer='zzz': is not known. Known: sgd."

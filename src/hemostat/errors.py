@@ -19,6 +19,7 @@ HemostatWarning                       something was decided that the user may no
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable
 from typing import ClassVar
 
@@ -58,16 +59,37 @@ class FieldError(UsageError):
 class UnknownNameError(FieldError):
     """A name that is not among the known ones; the message lists them and the nearest.
 
+    Of a long list it shows those that are most like the name.
+
     Examples:
         >>> str(UnknownNameError("schedule", "cosin", ["cosine", "linear"]))
         "schedule='cosin': is not known. Did you mean 'cosine'? Known: cosine, linear."
+        >>> str(UnknownNameError("size", "p4", [f"p{number}.large" for number in range(100)]))[25:78]
+        "Did you mean 'p4.large'? Known: p4.large, p40.large, "
     """
 
     def __init__(self, field: str, value: str, known: Iterable[str]) -> None:
         names = sorted(known)
-        nearest = difflib.get_close_matches(value, names, n=1)
-        hint = f"Did you mean {nearest[0]!r}? " if nearest else ""
-        super().__init__(field, value, "is not known", f"{hint}Known: {', '.join(names)}.")
+        ranked = sorted(names, key=lambda name: _unlikeness(value, name))
+        like = bool(names) and _unlikeness(value, ranked[0])[0] < _UNLIKE
+        hint = f"Did you mean {ranked[0]!r}? " if like else ""
+        shown = ", ".join(names)
+        if len(names) > _MOST_SHOWN:
+            few = ranked if like else names
+            shown = f"{', '.join(few[:_FEW])} and {len(names) - _FEW} more"
+        super().__init__(field, value, "is not known", f"{hint}Known: {shown}.")
+
+
+_MOST_SHOWN = 40
+_FEW = 8
+_UNLIKE = 0.4  # 1 - the cut-off of difflib
+
+
+def _unlikeness(value: str, name: str) -> tuple[float, int]:
+    """0 for a name that begins with what was written, or ends with it; up to 1 for one that has nothing of it."""
+    mine, other = value.lower(), name.lower()
+    begins = len(mine) > 1 and (other.startswith(mine) or mine in re.split(r"[-._]", other))
+    return (0.0 if begins else 1.0 - difflib.SequenceMatcher(None, mine, other).ratio(), len(name))
 
 
 class TaskError(UsageError):

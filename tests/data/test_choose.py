@@ -34,7 +34,7 @@ from hemostat.train import TrainSettings
         (Measured(35e-3, 1e-3, 0.85, 1.0), "threads", 1, "processes read only 1 times as fast"),
         (Measured(35e-3, 0.0, 0.85, 1.0), "none", 0, "no core is free"),
         (Measured(1e-3, 1e-3, 0.85), "threads", 1, "too cheap for processes"),
-        (Measured(1e-3, 1e-5, 0.85), "none", 0, "steps of 10 us hide nothing"),
+        (Measured(1e-3, 1e-5, 0.85), "none", 0, "steps of 10.0 us hide nothing"),
         (Measured(35e-3, 0.0, 1.9, repeats=False), "processes", 8, "gave other values"),
         (Measured(35e-3, 0.0, 0.85, no_fork="cuda is"), "threads", 1, "no worker processes: cuda is"),
         (Measured(35e-3, 0.0, 1.9, no_fork="cuda is"), "threads", 8, "1.9 times as fast"),

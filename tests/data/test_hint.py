@@ -1,5 +1,6 @@
 """Hint: the first thing that applies, in the order of the page, from real runs and from their figures."""
 
+import re
 import time
 
 import pytest
@@ -56,9 +57,8 @@ def test_a_real_run_over_costly_samples_is_told_to_store_them_decoded():
         for _ in run:
             pass
     found = run.hint(time.perf_counter() - began)
-    assert found.startswith(
-        "store the samples decoded or tokenised, `hemostat data prepare` (a batch costs 1"
-    )
+    said = r"store the samples decoded or tokenised, `hemostat data prepare` \(a batch costs [0-9.]+ ms to read"
+    assert re.match(said, found), found  # 16 ms and more: the machine may be busy
 
 
 def test_a_run_that_does_not_wait_gets_no_advice():
@@ -101,6 +101,12 @@ def test_the_first_batch_tells_whether_images_are_floats(sample, said):
     next(iter(run))
     run.close()
     assert run.ships_float_images is said
+
+
+def test_long_times_are_told_in_seconds_and_minutes():
+    run = waited(loader(Costly(torch.zeros(3)), choice=Choice("threads", 1, "")), wait_s=7.0, fetch_s=75.0)
+    said = run.hint(wall_s=80.0)
+    assert "(a batch costs 1m15s to read, a step " in said and "e+0" not in said
 
 
 def test_data_that_ended_the_run_are_not_asked_again():

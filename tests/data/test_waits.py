@@ -27,7 +27,7 @@ def test_verdict(wait_s, line):
 def test_a_run_under_a_second_is_not_judged():
     waits = Waits()
     waits.add(wait_s=0.05, fetch_s=0.05)
-    assert waits.verdict(wall_s=0.054) == "data not judged: 54 ms are too short for it"
+    assert waits.verdict(wall_s=0.054) == "data not judged: 54.0 ms are too short for it"
     assert waits.verdict(wall_s=0.0).startswith("data not judged")
     assert waits.verdict(wall_s=1.0).startswith("data to watch")
 

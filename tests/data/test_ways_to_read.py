@@ -62,7 +62,7 @@ def test_a_reader_that_stumbles_wants_more_depth():
 def test_depth_of_what_costs_nothing_is_not_measured():
     found = depth(subject(TensorDataset(torch.zeros(64, 3)), fetch_s=5e-6))
     assert (found.applies, found.gain) == (False, None)
-    assert "5 us" in found.what
+    assert "5.0 us" in found.what
 
 
 def test_the_modes_name_the_settings_that_choose_them():

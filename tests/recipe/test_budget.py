@@ -48,6 +48,20 @@ def test_the_rate_is_that_of_the_last_seven_days():
     assert line.at_end == pytest.approx(970.0 + 10.0 * 4)  # the 14th of April is day 103, its end 4 days away
 
 
+def test_of_a_long_run_the_rate_counts_its_last_days_only():
+    """It spends 100 dollars a day over 20 days."""
+    (line,) = burn_down(ProjectBudget(usd=5000), [spent("long", 0, 480, 2000.0)], now=20 * DAY)
+    assert line.per_day == pytest.approx(100.0)
+    assert line.lasts_until == pytest.approx(50 * DAY)
+    (line,) = burn_down(ProjectBudget(hours=1000), [spent("long", 0, 480, 2000.0)], now=24 * DAY)
+    assert line.per_day == pytest.approx(24.0 * 3 / 7)  # three of its days lie in the last seven
+
+
+def test_a_run_whose_clock_was_set_back_counts_where_it_began():
+    back = Spent(run="back", started=9 * DAY, ended=8 * DAY, seconds=100.0, usd=7.0)
+    assert [back.share_between(start * DAY, (start + 1) * DAY) for start in (8, 9, 10)] == [0.0, 1.0, 0.0]
+
+
 def test_nothing_spent_lasts_for_ever_and_all_spent_lasts_until_now():
     (line,) = burn_down(ProjectBudget(usd=10), [], now=5 * DAY)
     assert (line.share, line.lasts_until, line.at_end) == (0.0, None, None)

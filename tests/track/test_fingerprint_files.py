@@ -13,6 +13,15 @@ def test_a_fingerprint_is_read_back_with_its_files(tmp_path):
     assert record.fingerprint("sample") is None
 
 
+def test_of_files_that_were_kept_only_the_changed_one_is_named(tmp_path):
+    """They are kept with shorter digests than new ones have."""
+    record = RunRecord(tmp_path, {})
+    record.add_fingerprint(fingerprint([("a", b"x"), ("b", b"y")]))
+    kept = record.fingerprint("full").files
+    assert fingerprint([("a", b"z"), ("b", b"y")]).changes(kept) == ["shard a differs"]
+    assert fingerprint([("a", b"x"), ("b", b"y")]).changes(kept) == []
+
+
 def test_the_list_of_files_is_bounded(tmp_path):
     record = RunRecord(tmp_path, {})
     record.add_fingerprint(fingerprint([(str(number), b"") for number in range(MAX_FILES + 1)]))

@@ -82,15 +82,14 @@ def _day(moment: float) -> str:
 
 
 def _by_day(spent: list[Any], now: float) -> str:
-    days = [now - _DAY_S * back for back in range(_DAYS - 1, -1, -1)]
+    today = now - now % _DAY_S  # in UTC, as the last day of a project
     cells = []
-    for day in map(_day, days):
-        runs = [run for run in spent if _day(run.ended) == day]
-        usd = sum(run.usd or 0.0 for run in runs)
-        if runs:
-            cells.append(
-                f"{day[5:]} {format_usd(usd) if usd else format_seconds(sum(run.seconds for run in runs))}"
-            )
+    for day in (today - _DAY_S * back for back in range(_DAYS - 1, -1, -1)):
+        shares = [(run, run.share_between(day, day + _DAY_S)) for run in spent]
+        usd = sum(share * (run.usd or 0.0) for run, share in shares)
+        seconds = sum(share * run.seconds for run, share in shares)
+        if seconds:
+            cells.append(f"{_day(day)[5:]} {format_usd(usd) if usd else format_seconds(seconds)}")
     return "  ".join(cells) or f"nothing in the last {_DAYS} days"
 
 

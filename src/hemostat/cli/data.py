@@ -13,7 +13,7 @@ import typer
 from hemostat.config import merge, parse_overrides, read_toml
 from hemostat.errors import TaskError, UnknownNameError
 from hemostat.track import collect_provenance
-from hemostat.units import format_bytes
+from hemostat.units import format_bytes, format_seconds
 
 SPLITS = ("train", "val", "test")
 
@@ -110,8 +110,8 @@ def _tell_ways() -> Callable[[Any], None]:
     def tell(report: Any) -> None:
         nonlocal num_told
         if num_told is None:
-            cost_ms = 1e3 * report.fetch_s
-            print(f"one thread reads a batch of {report.micro_batch} in {cost_ms:.3g} ms", flush=True)
+            cost = format_seconds(report.fetch_s)
+            print(f"one thread reads a batch of {report.micro_batch} in {cost}", flush=True)
         for advice in report.advice[num_told or 0 :]:
             gain = "" if advice.gain is None else f"{advice.gain:.3g}x"
             print(f"{advice.way:<12} {gain:>8}  {advice.what}", flush=True)

@@ -15,6 +15,7 @@ import torch
 from hemostat.config import Config
 from hemostat.data.checks import check_count
 from hemostat.errors import FieldError, UnknownNameError
+from hemostat.units import format_seconds
 
 MODES: Final = ("none", "threads", "processes")
 MOST_PER_CORE: Final = 16  # as the launcher allows processes; threads that wait for a far disk may be many
@@ -137,13 +138,13 @@ def choose(seen: Measured, most: int) -> Choice:
 
     Examples:
         >>> choose(Measured(fetch_s=40e-6, step_s=2e-3), most=4)
-        Choice(mode='none', num=0, why='a batch costs 40 us, less than handing it over')
+        Choice(mode='none', num=0, why='a batch costs 40.0 us, less than handing it over')
         >>> choose(Measured(fetch_s=35e-3, step_s=10e-3, gain=1.9), most=4).why
-        'a batch costs 35 ms, two threads read 1.9 times as fast as one'
+        'a batch costs 35.0 ms, two threads read 1.9 times as fast as one'
         >>> choose(Measured(fetch_s=35e-3, step_s=10e-3, gain=0.9), most=4)[:2]
         ('processes', 4)
     """
-    cost = f"a batch costs {short_time(seen.fetch_s)}"
+    cost = f"a batch costs {format_seconds(seen.fetch_s)}"
     if is_cheap(seen):
         small = seen.fetch_s <= CHEAP_S
         return Choice("none", 0, f"{cost}, {'less than handing it over' if small else 'under 3 % of a step'}")
@@ -154,7 +155,7 @@ def choose(seen: Measured, most: int) -> Choice:
     if parallel and seen.repeats:
         if need == 1:
             return Choice(
-                "threads", 1, f"{cost}, and one thread keeps up with steps of {short_time(seen.step_s)}"
+                "threads", 1, f"{cost}, and one thread keeps up with steps of {format_seconds(seen.step_s)}"
             )
         return Choice("threads", need, f"{cost}, two threads read {seen.gain:.2g} times as fast as one")
     why = (
@@ -170,7 +171,7 @@ def choose(seen: Measured, most: int) -> Choice:
     if slow:
         why = f"{why}; processes read only {seen.forked:.2g} times as fast (no core is free)"
     if seen.step_s < CHEAP_S:
-        return Choice("none", 0, f"{why}, and steps of {short_time(seen.step_s)} hide nothing")
+        return Choice("none", 0, f"{why}, and steps of {format_seconds(seen.step_s)} hide nothing")
     return Choice("threads", 1, f"{why}{'' if slow else '; too cheap for processes'}")
 
 
@@ -238,8 +239,3 @@ def open_handle(dataset: Any, deep: int = _DEEP) -> str:
 def _is_open(value: Any) -> bool:
     kind = type(value).__module__.partition(".")[0]
     return isinstance(value, io.IOBase | sqlite3.Connection) or kind in _FILE_KINDS
-
-
-def short_time(seconds: float) -> str:
-    """Milliseconds from one on, else microseconds, with three digits."""
-    return f"{seconds * 1e3:.3g} ms" if seconds >= 1e-3 else f"{seconds * 1e6:.3g} us"

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from hemostat.data.choose import readers_allowed, short_time
+from hemostat.data.choose import readers_allowed
 from hemostat.data.waits import BOUND_SHARE, JUDGED_S
+from hemostat.units import format_seconds
 
 if TYPE_CHECKING:
     from hemostat.data.loader import TrainLoader
@@ -32,7 +33,7 @@ def hint(loader: TrainLoader, wall_s: float) -> str:
     step_s = max(0.0, wall_s - waits.wait_s) / waits.num_fetches
     feed = loader.feed
     sample_s = fetch_s * feed.accumulation * feed.num_ranks / feed.global_batch
-    costs = f"a batch costs {short_time(fetch_s)} to read, a step {short_time(step_s)}"
+    costs = f"a batch costs {format_seconds(fetch_s)} to read, a step {format_seconds(step_s)}"
     workers, chosen = loader.workers, source.choice
     mode = workers.mode or (chosen.mode if chosen else "none")
     num = max(1, workers.num or (chosen.num if chosen else 1))

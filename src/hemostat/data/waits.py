@@ -5,6 +5,8 @@ from __future__ import annotations
 from math import log2
 from typing import Final
 
+from hemostat.units import format_seconds
+
 WATCH_SHARE: Final = 0.03
 BOUND_SHARE: Final = 0.10
 JUDGED_S: Final = 1.0  # in less, the first batch and the probe are most of what is seen
@@ -73,7 +75,7 @@ class Waits:
         """One line: below 3 % fine, from 3 % to watch, above 10 % input-bound; none of a run under a second."""
         share = self.share(wall_s)
         if wall_s < JUDGED_S:
-            return f"data not judged: {1e3 * wall_s:.0f} ms are too short for it"
+            return f"data not judged: {format_seconds(wall_s)} are too short for it"
         if share > BOUND_SHARE:
             return f"input-bound: {share * 100:.0f} % of the run waited for data"
         if share >= WATCH_SHARE:

@@ -9,11 +9,12 @@ from typing import Final
 
 import torch
 
-from hemostat.data.choose import CHEAP_S, Workers, fork_fault, readers_allowed, short_time
+from hemostat.data.choose import CHEAP_S, Workers, fork_fault, readers_allowed
 from hemostat.data.leaves import float_images
 from hemostat.data.loader import EvalLoader, TrainLoader
 from hemostat.data.probing import Advice, Subject, unfit
 from hemostat.data.windows import Feed
+from hemostat.units import format_seconds
 
 DEPTHS: Final = (1, 2, 4)
 _USUAL_DEPTH: Final = 2  # of one thread
@@ -41,7 +42,8 @@ def uint8(subject: Subject) -> Advice:
         return unfit("uint8", "no images as floats in a batch")
     pixels = torch.zeros(large.shape, dtype=torch.uint8)
     normal_s = subject.timed(lambda: (pixels.float() / 255 - 0.45) / 0.225)
-    what = f"ship uint8 and normalise on the device: 4 times fewer bytes, {short_time(normal_s)} a batch saved here"
+    saved = format_seconds(normal_s)
+    what = f"ship uint8 and normalise on the device: 4 times fewer bytes, {saved} a batch saved here"
     return Advice("uint8", subject.gain_without(normal_s), what)
 
 
@@ -80,10 +82,10 @@ def depth(subject: Subject) -> Advice:
     """One thread with 1, 2 and 4 batches ready, before steps as long as a fetch: where depth matters most."""
     if 2 * 4 * _ROUNDS * len(DEPTHS) * subject.fetch_s > _MOST_BUDGETS * subject.budget_s:
         return unfit(
-            "depth", f"a batch of {subject.micro_batch} costs {short_time(subject.fetch_s)}: not measured"
+            "depth", f"a batch of {subject.micro_batch} costs {format_seconds(subject.fetch_s)}: not measured"
         )
     if subject.fetch_s < CHEAP_S:
-        return unfit("depth", f"a batch costs {short_time(subject.fetch_s)}, less than handing it over")
+        return unfit("depth", f"a batch costs {format_seconds(subject.fetch_s)}, less than handing it over")
     spent_s = dict.fromkeys(DEPTHS, 0.0)
     for number in _ROUNDS * DEPTHS:
         spent_s[number] += _stepped(subject, number) / _ROUNDS
@@ -130,7 +132,7 @@ def pinning(subject: Subject) -> Advice:
     usual_s, pinned_s = subject.timed(lambda: copy(lying)), subject.timed(lambda: copy(pinned))
     what = (
         f"pin_memory() in the collate_fn, for what the training thread or threads read (what processes read is copied "
-        f"once more, out of the pin): the copy takes {short_time(pinned_s)} instead of {short_time(usual_s)}; over "
-        f"fetch and copy"
+        f"once more, out of the pin): the copy takes {format_seconds(pinned_s)} instead of {format_seconds(usual_s)}; "
+        f"over fetch and copy"
     )
     return Advice("pinning", (subject.fetch_s + usual_s) / (subject.fetch_s + pinned_s), what)

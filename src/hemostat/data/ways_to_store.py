@@ -13,10 +13,9 @@ from typing import Any, Final
 import numpy as np
 import torch
 
-from hemostat.data.choose import short_time
 from hemostat.data.leaves import tensors
 from hemostat.data.probing import Advice, Subject, unfit
-from hemostat.units import format_bytes
+from hemostat.units import format_bytes, format_seconds
 
 FEW_FILES: Final = 64
 SMALL_BYTES: Final = 1 << 20
@@ -82,8 +81,8 @@ def shards(subject: Subject) -> Advice:
     single_s = subject.timed(lambda: [path.read_bytes() for path, _ in contents])
     one_s, single_s = one_s / len(contents), single_s / len(contents)
     what = (
-        f"{len(files)} files of about {format_bytes(typical)} in one memory-mapped file: {short_time(one_s)} to read "
-        f"one instead of {short_time(single_s)}, both from the page cache"
+        f"{len(files)} files of about {format_bytes(typical)} in one memory-mapped file: {format_seconds(one_s)} to "
+        f"read one instead of {format_seconds(single_s)}, both from the page cache"
     )
     return Advice("shards", subject.gain_without((single_s - one_s) * subject.micro_batch), what)
 

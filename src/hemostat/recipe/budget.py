@@ -63,6 +63,19 @@ class Spent(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float
     usd: float | None = None
 
+    def share_between(self, start: float, end: float) -> float:
+        """The part of what it has spent that falls between two moments, as if it had spent evenly.
+
+        Examples:
+            >>> run = Spent(run="a", started=0.0, ended=20 * 86400.0, seconds=20 * 86400.0)
+            >>> run.share_between(13 * 86400.0, 20 * 86400.0), run.share_between(30 * 86400.0, 40 * 86400.0)
+            (0.35, 0.0)
+        """
+        length_s = self.ended - self.started
+        if length_s <= 0:  # too short, or the clock was set back
+            return float(start <= self.started < end)
+        return max(0.0, min(self.ended, end) - max(self.started, start)) / length_s
+
 
 class Line(msgspec.Struct, frozen=True, kw_only=True):
     """How one limit of a budget stands.
@@ -118,7 +131,7 @@ def _line(
     total = sum(amount for _, amount in amounts)
     first = min((run.started for run, _ in amounts), default=now)
     days = min(RATE_DAYS, max(1.0, (now - first) / _DAY_S))
-    late = sum(amount for run, amount in amounts if run.ended > now - days * _DAY_S)
+    late = sum(amount * run.share_between(now - days * _DAY_S, now) for run, amount in amounts)
     per_day = late / days
     at_end = None
     if budget.until is not None:

@@ -26,7 +26,7 @@ def write_fingerprint(run_dir: Path, found: Fingerprint) -> None:
 
 
 def read_fingerprint(run_dir: Path, tier: str) -> Fingerprint | None:
-    """The fingerprint of one level; None where there is none, or it is garbled."""
+    """The fingerprint of one level, its files' digests as `write_fingerprint` cut them; None without a legible one."""
     try:
         return msgspec.convert(read_json(run_dir / f"data.{tier}.json"), Fingerprint)
     except (FileNotFoundError, RecordError, msgspec.ValidationError):
