@@ -39,6 +39,21 @@ def test_the_rank_is_named_once_and_killed(tmp_path, capsys, sleeper):
     assert not list(tmp_path.glob("beat.*"))
 
 
+def test_a_rank_of_another_machine_is_named_and_its_number_is_not_killed_here(tmp_path, capsys, sleeper):
+    """On a file system that machines share, its beat may hold the number of a process of ours."""
+    record = RunRecord(tmp_path)
+    with HangWatch(tmp_path) as watch:
+        for count in range(6):
+            record.beat(0, phase="reduce", phase_s=count, stall_s=1, count=count)
+            away = {"pid": sleeper.pid, "host": "node7 0b5c"}
+            record.beat(1, phase="forward", phase_s=count, stall_s=1, count=count, **away)
+            time.sleep(0.4)
+        assert sleeper.poll() is None
+    assert watch.found is None
+    said = capsys.readouterr().err
+    assert said.count("error: rank 1 hangs in forward") == 1 and "it runs on node7; end it there" in said
+
+
 def test_a_rank_alone_is_named_once_a_phase_and_lives(tmp_path, capsys, sleeper):
     record = RunRecord(tmp_path)
     with HangWatch(tmp_path) as watch:

@@ -72,6 +72,13 @@ class HangWatch:
                     told.add(hang.once)
                     _say("note", hang.sentence())
                 continue
+            if hang is not None and not hang.beat.is_here:
+                if hang.once not in told:  # its number may be that of a stranger here
+                    told.add(hang.once)
+                    _say(
+                        "error", f"{hang.sentence()}\nit runs on {hang.beat.host.split(' ')[0]}; end it there"
+                    )
+                continue
             if hang is None or hang.beat.pid in killed or not is_alive(hang.beat.pid):
                 continue  # of a rank that died, the agent tells
             killed.add(hang.beat.pid)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import functools
+import platform
 import time
 from pathlib import Path
 from typing import Final
@@ -14,6 +16,15 @@ PHASES: Final = ("start", "evaluate", "save", "loop", "data", "forward", "backwa
 _AWAY_S: Final = 5.0  # a reader that has not looked for so long was stopped itself
 # a long save is no hang of the rank that has more to write
 _TOGETHER: Final = ("start", "save")
+
+
+@functools.cache
+def this_host() -> str:
+    """This machine since its start: its name alone may be that of others, such as "localhost"."""
+    boot = ""
+    with contextlib.suppress(OSError):
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    return f"{platform.node()} {boot}".strip()
 
 
 class Beat(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,6 +43,7 @@ class Beat(msgspec.Struct, frozen=True, kw_only=True):
         time: when, in seconds since 1970; for people.
         stack: where the process stands; only once `phase_s` is over `stall_s`.
         num_ranks: of the job; 0 where it is not said.
+        host: name and start of its machine, from `this_host`; a number of a process means nothing on another one.
     """
 
     rank: int
@@ -46,6 +58,12 @@ class Beat(msgspec.Struct, frozen=True, kw_only=True):
     time: float = 0.0
     stack: str = ""
     num_ranks: int = 0
+    host: str = ""
+
+    @property
+    def is_here(self) -> bool:
+        """Its process runs on this machine, so that `pid` is the one that is meant."""
+        return self.host == this_host()
 
     @property
     def position(self) -> tuple[int, int, int, int]:

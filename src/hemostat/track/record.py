@@ -10,7 +10,7 @@ from typing import Any
 
 from hemostat.errors import RecordError
 from hemostat.track.attempts import seconds_after
-from hemostat.track.beats import Beat, Lookout, forget_beats, write_beat
+from hemostat.track.beats import Beat, Lookout, forget_beats, this_host, write_beat
 from hemostat.track.claim import Claim
 from hemostat.track.control import write_control
 from hemostat.track.deadline import Deadline, forget_deadline, read_deadline, write_deadline
@@ -148,8 +148,8 @@ class RunRecord:
         return Claim(self.path)
 
     def beat(self, rank: int, **fields: Any) -> None:
-        """Say what a rank is doing now, by the fields of `Beat`."""
-        write_beat(self.path, Beat(rank=rank, **fields))
+        """Say what a rank of this machine is doing now, by the fields of `Beat`."""
+        write_beat(self.path, Beat(rank=rank, **{"host": this_host(), **fields}))
 
     def forget_beats(self, rank: int | None = None) -> None:
         """A rank has left; None means that all have."""
