@@ -19,8 +19,16 @@ from step_peers.workload import (
 )
 
 
-def run(work: Workload, folder: Path) -> Times:
-    """The documented loop: `session.steps()` and `session.backward(sum, count)`."""
+def run(
+    work: Workload, folder: Path, compare_every_steps: int = TrainSettings().compare_every_steps
+) -> Times:
+    """The documented loop: `session.steps()` and `session.backward(sum, count)`.
+
+    Args:
+        work: what is trained.
+        folder: the record goes below it.
+        compare_every_steps: how often the weights of the ranks are hashed and compared.
+    """
     model = work.new_model()
     base = Base(
         optimizer="adamw",
@@ -34,7 +42,7 @@ def run(work: Workload, folder: Path) -> Times:
     watch = Stopwatch(work)
     os.environ["HEMOSTAT_RUN_DIR"] = str(folder / "run")
     try:
-        settings = TrainSettings(device="cpu")
+        settings = TrainSettings(device="cpu", compare_every_steps=compare_every_steps)
         with Session(model, new_optimizer(model), work.dataset, base, settings=settings) as session:
             for inputs, targets in session.steps():
                 loss = loss_of(session.model(inputs), targets)
