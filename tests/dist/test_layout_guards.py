@@ -241,6 +241,7 @@ def test_ranks_that_took_different_branches_are_told_so_before_an_update(ranks):
 def looped(layout: str) -> str:
     """A plain loop over a session."""
     settings = TrainSettings(record=False, layout=Layout.read(layout))
+    torch.manual_seed(0)
     model, data = (
         nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 1)),
         torch.utils.data.TensorDataset(torch.ones(8, 4)),
