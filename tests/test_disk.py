@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from hemostat.disk import new_folder, recording
+from hemostat.disk import new_folder, recording, refusal
 from hemostat.errors import FieldError, RecordError
 
 
@@ -21,6 +21,18 @@ from hemostat.errors import FieldError, RecordError
 def test_what_the_system_says_becomes_one_message(code, says):
     with pytest.raises(RecordError, match=says), recording("x", "dir"):
         raise OSError(code, os.strerror(code))
+
+
+def test_a_disk_with_room_refuses_nothing_and_keeps_no_probe(tmp_path):
+    assert refusal(tmp_path, 5_000_000) == refusal(tmp_path, 0) == "" and list(tmp_path.iterdir()) == []
+    assert "No such file" in refusal(tmp_path / "none", 1)
+
+
+def test_a_full_disk_and_one_with_too_little_room_say_why(disk_of):
+    disk = disk_of("256k")
+    assert refusal(disk, 10_000) == ""
+    assert refusal(disk, 500_000) == "the disk is full. Free some space, or choose another folder."
+    assert list(disk.iterdir()) == []
 
 
 def test_an_error_leaves_nothing_and_an_empty_folder_is_taken(tmp_path):

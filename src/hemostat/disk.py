@@ -12,6 +12,7 @@ from pathlib import Path
 from hemostat.errors import FieldError, RecordError
 
 _ROOM = "Free some space, or choose another folder."
+_PROBE_BYTES = 1 << 20
 _WHY = {
     errno.ENOSPC: ("the disk is full", _ROOM),
     errno.EDQUOT: ("the disk quota is used up", _ROOM),
@@ -22,6 +23,44 @@ _WHY = {
     errno.ENOTDIR: ("a part of the path is a file, not a folder", "Choose another folder."),
     errno.EEXIST: ("there is a file of that name already", "Choose another folder."),
 }
+
+
+def refused(error: OSError) -> str:
+    """What the system says, with its repair.
+
+    Examples:
+        >>> refused(OSError(errno.ENOSPC, "No space left on device"))
+        'the disk is full. Free some space, or choose another folder.'
+    """
+    reason, fix = _WHY.get(error.errno or 0, (error.strerror or str(error), "Check the path."))
+    return f"{reason}. {fix}"
+
+
+def refusal(folder: Path, num_bytes: int) -> str:
+    """What the system says to a file of so many bytes now, with its repair; empty where it takes one.
+
+    For libraries that hide the system's word: what they have written meanwhile must still be there.
+
+    Args:
+        folder: where the file was to be.
+        num_bytes: of the file; the first MiB and the last byte are tried.
+    """
+    probe = folder / f".probe.{os.getpid()}.tmp"
+    try:
+        descriptor = os.open(probe, os.O_WRONLY | os.O_CREAT, 0o600)
+        try:
+            left = memoryview(bytes(min(num_bytes, _PROBE_BYTES)))
+            while left:
+                left = left[os.write(descriptor, left) :]
+            os.pwrite(descriptor, b"\0", max(0, num_bytes - 1))
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        return refused(error)
+    finally:
+        with contextlib.suppress(OSError):
+            probe.unlink(missing_ok=True)
+    return ""
 
 
 @contextlib.contextmanager
@@ -38,8 +77,7 @@ def recording(path: str | Path, field: str = "record") -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        reason, fix = _WHY.get(error.errno or 0, (error.strerror or str(error), "Check the path."))
-        raise RecordError(f"{field}={str(path)!r}: cannot be written, {reason}. {fix}") from error
+        raise RecordError(f"{field}={str(path)!r}: cannot be written, {refused(error)}") from error
 
 
 @contextlib.contextmanager

@@ -57,7 +57,9 @@ def test_a_real_run_over_costly_samples_is_told_to_store_them_decoded():
         for _ in run:
             pass
     found = run.hint(time.perf_counter() - began)
-    said = r"store the samples decoded or tokenised, `hemostat data prepare` \(a batch costs [0-9.]+ ms to read"
+    said = (
+        r"store the samples decoded or tokenised, `hemostat data prepare` \(a batch costs [0-9.]+ ms to read"
+    )
     assert re.match(said, found), found  # 16 ms and more: the machine may be busy
 
 

@@ -71,7 +71,7 @@ def test_the_summary_is_read_in_a_minute(run):
         "(median 200.0 us, p99 310.0 ms, longest 1.2 s)"
     )
     assert lines[8] == "spent    cost $0.50" and lines[3].endswith("a-run/loss.png")
-    assert lines[9] == "next     hemostat runs show a-run --why"
+    assert lines[9] == f"next     hemostat runs show a-run --runs {record.path.parent} --why"
 
 
 def test_an_input_bound_run_says_the_one_thing_to_do_next_and_stays_short(run):

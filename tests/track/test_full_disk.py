@@ -11,20 +11,8 @@ from hemostat.launch import Job, backend
 from hemostat.track import Recorder, create_run, list_runs, load_run, update_run, write_exit
 
 
-@pytest.fixture
-def small_disk(tmp_path):
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(folder)], check=False, capture_output=True
-    )
-    if mounted.returncode:
-        pytest.skip("mounting is not permitted here")
-    yield folder
-    subprocess.run(["umount", "-l", str(folder)], check=True)
-
-
-def test_full_then_read_only(small_disk):
+def test_full_then_read_only(disk_of):
+    small_disk = disk_of("64k")
     root = small_disk / "runs"
     path = create_run(root, "r", {"seed": 1})
     recorder = Recorder(path, 0)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-import errno
+import contextlib
+import resource
 import threading
+from pathlib import Path
 
 import pytest
 import torch
@@ -75,17 +77,56 @@ def test_only_the_newest_and_the_best_stay(tmp_path):
     assert [path.name[-1] for path in Checkpoints(tmp_path).published()] == ["2", "5", "6"]
 
 
-def test_a_full_disk_leaves_the_checkpoint_before_and_says_so(tmp_path, monkeypatch):
-    saver = Saver(World(), tmp_path, keep=2)
+def refused_at_step_2(run_dir: Path, large: State, said: str) -> None:
+    """What was saved before is whole, nothing half is left, and the message has the cause and the way on."""
+    saver = Saver(World(), run_dir, keep=2)
     saver.save(state(1), best=False)
+    with pytest.raises(RecordError) as caught:
+        saver.save(large, best=False)
+    told = str(caught.value)
+    assert "the checkpoint was not saved: " in told and said in told
+    assert "step-000000001 is whole; go on from it: hemostat train --resume a-run --runs " in told
+    assert [path.name for path in (run_dir / "checkpoints").iterdir()] == ["step-000000001"]
+    assert Checkpoints(run_dir).last_whole()[0] == Checkpoints(run_dir).path(1)
 
-    def full(*_, **__):
-        raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("hemostat.train.tensor_files.save", full)
-    with pytest.raises(RecordError, match=r"not saved: .*No space left.* step-000000001 is whole.*--resume"):
+@pytest.mark.parametrize("in_background", [False, True])
+def test_a_full_disk_leaves_the_checkpoint_before_and_says_so(disk_of, monkeypatch, in_background):
+    run_dir = disk_of("1m") / "a-run"
+    refused_at_step_2(run_dir, state(2, size=400_000), "the disk is full. Free some space")
+    if in_background:
+        monkeypatch.setattr(checkpoint, "BACKGROUND_BYTES", 16)
+        saver = Saver(World(), run_dir, keep=2)
+        saver.save(state(2, size=400_000), best=False)
+        with pytest.raises(RecordError, match=r"the disk is full\. Free some space"):
+            saver.wait()
+        saver.close()
+
+
+def test_a_disk_that_is_full_up_to_the_last_page_is_named_too(disk_of):
+    disk = disk_of("1m")
+    saver = Saver(World(), disk / "a-run", keep=2)
+    saver.save(state(1), best=False)
+    with contextlib.suppress(OSError), (disk / "fill").open("wb") as file:
+        while True:
+            file.write(bytes(4096))
+            file.flush()
+    with pytest.raises(RecordError, match="the disk is full"):
         saver.save(state(2), best=False)
-    assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["step-000000001"]
+    (disk / "fill").unlink()
+    saver.save(state(2), best=False)
+    assert Checkpoints(disk / "a-run").last_whole()[0].name == "step-000000002"
+
+
+def test_a_limit_of_the_file_size_leaves_the_checkpoint_before_and_says_so(tmp_path):
+    usual = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (500_000, usual[1]))
+    try:
+        refused_at_step_2(
+            tmp_path / "a-run", state(2, size=100_000), "the file-size limit is reached. Raise `ulimit"
+        )
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, usual)
 
 
 def test_what_failed_in_the_background_is_raised_at_the_next_call(tmp_path, monkeypatch):

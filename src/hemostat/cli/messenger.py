@@ -152,11 +152,11 @@ class Messenger:
         return f"save and stop: kill -TERM {os.getpid()}  (on {platform.node()})"
 
     def _way_on(self, record: RunRecord, status: int) -> str:
-        look = f"look: hemostat runs show {record.id}"
+        look = f"look: {record.command('runs show')}"
         if status in (0, 1) and record.state != "paused":
             return look
         if Checkpoints(record.path).published():
-            return f"go on: hemostat train --resume {record.id}\n{look}"
+            return f"go on: {record.command('train --resume')}\n{look}"
         return f"nothing was saved; start again: {_command(record)}\n{look}"
 
 

@@ -207,7 +207,7 @@ def _page(record: RunRecord, why: bool) -> list[str]:
     if why:
         return [*lines, "", *_reasons(values)]
     if values:
-        lines.append(f"values   {len(values)}, each with its reason: hemostat runs show {record.id} --why")
+        lines.append(f"values   {len(values)}, each with its reason: {record.command('runs show')} --why")
     return lines if len(lines) <= _LINES else [line for line in lines if not line.startswith("metrics  ")]
 
 

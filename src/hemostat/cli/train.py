@@ -197,7 +197,10 @@ def _conclude(job: Job, status: int, show: dict[str, Any], before: tuple[int, in
         print(f"error: {why}", file=sys.stderr)
     if not refused:
         step = _keep_reason(job, why).get("steps", 0)  # what the ranks saw was the echo
-        print(f"run {job.run_id} ended at step {step}; hemostat runs show {job.run_id}", file=sys.stderr)
+        print(
+            f"run {job.run_id} ended at step {step}; {RunRecord(job.run_dir).command('runs show')}",
+            file=sys.stderr,
+        )
     return status
 
 

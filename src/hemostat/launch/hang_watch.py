@@ -98,7 +98,7 @@ class HangWatch:
             )
             why = (
                 f"{cap} is reached and the run goes on without a vote, so it was killed and nothing could be saved; "
-                f"{way}. With a higher cap: hemostat train --resume {run_dir.name}"
+                f"{way}. With a higher cap: {self._record.command('train --resume')}"
             )
             with contextlib.suppress(RecordError):  # on a full disk the status has to do
                 write_exit(run_dir, 0, BudgetStop.exit_status, why)

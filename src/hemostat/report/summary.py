@@ -146,9 +146,9 @@ def _spent(summary: dict[str, Any]) -> str:
 def _next_line(record: RunRecord) -> str:
     hint = record.header.get("summary", {}).get("feed_hint")
     if record.state == "paused":
-        return f"next     hemostat train --resume {record.id}"
+        return f"next     {record.command('train --resume')}"
     if not hint:
-        return f"next     hemostat runs show {record.id} --why"
+        return f"next     {record.command('runs show')} --why"
     spec = record.header.get("task", {}).get("spec")
     measure = f"hemostat data probe {spec}" if spec else "hemostat.data.Source(your_data).probe(micro_batch)"
     return f"next     {hint}; {measure} measures the gains"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Mapping
 from functools import cached_property
@@ -100,6 +101,24 @@ class RunRecord:
         except OSError:
             return float("inf")
         return time.time() - max(stamps)
+
+    def command(self, verb: str) -> str:
+        """The command line that does something with this run, as it works in the working directory.
+
+        Args:
+            verb: what stands before the id, such as "train --resume".
+
+        Examples:
+            >>> RunRecord(Path(".hemostat/runs/a-run")).command("train --resume")
+            'hemostat train --resume a-run'
+            >>> RunRecord(Path("/mnt/our runs/a-run")).command("runs show")
+            "hemostat runs show a-run --runs '/mnt/our runs'"
+        """
+        root, here = self.path.parent.resolve(), Path.cwd()
+        if root == here / ".hemostat" / "runs":
+            return f"hemostat {verb} {self.id}"
+        told = root.relative_to(here) if root.is_relative_to(here) else root
+        return f"hemostat {verb} {self.id} --runs {shlex.quote(str(told))}"
 
     @property
     def position(self) -> tuple[int, int] | None:

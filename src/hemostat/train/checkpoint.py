@@ -13,8 +13,9 @@ from typing import Any, NamedTuple
 
 import torch
 
+from hemostat.disk import refused
 from hemostat.errors import RecordError
-from hemostat.track import Checkpoints
+from hemostat.track import Checkpoints, RunRecord
 from hemostat.train.process import World
 from hemostat.train.together import together
 
@@ -158,8 +159,8 @@ class Saver:
         published = self._checkpoints.published()
         if not published:
             return ""
-        run = self._checkpoints.root.parent.name
-        return f" {published[-1].name} is whole; go on from it: hemostat train --resume {run}"
+        go_on = RunRecord(self._checkpoints.root.parent).command("train --resume")
+        return f" {published[-1].name} is whole; go on from it: {go_on}"
 
 
 def _write_text(path: Path, text: str) -> None:
@@ -169,4 +170,4 @@ def _write_text(path: Path, text: str) -> None:
             file.flush()
             os.fsync(file.fileno())
     except OSError as error:
-        raise RecordError(f"{path} cannot be written: {error.strerror or error}") from None
+        raise RecordError(f"{path} cannot be written: {refused(error)}") from None

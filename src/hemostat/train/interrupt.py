@@ -8,7 +8,7 @@ import time
 from types import FrameType
 
 from hemostat.errors import BudgetStop, Interrupted
-from hemostat.track import Checkpoints
+from hemostat.track import Checkpoints, RunRecord
 from hemostat.train.pulse import Pulse
 from hemostat.train.spot import SpotWatch
 
@@ -124,7 +124,8 @@ class Interrupt:
         published = Checkpoints(run_dir).published() if run_dir else []
         if not run_dir or not published:
             return "; there is no checkpoint yet"
-        return f"; the last checkpoint is {published[-1].name}, go on with: hemostat train --resume {run_dir.name}"
+        go_on = RunRecord(run_dir).command("train --resume")
+        return f"; the last checkpoint is {published[-1].name}, go on with: {go_on}"
 
     def remove(self) -> None:
         """Give the signals back to who had them."""

@@ -29,6 +29,7 @@ from hemostat.task import (
     recipe_optimizer,
     to_device,
 )
+from hemostat.track import RunRecord
 from hemostat.train.check_division import check_division
 from hemostat.train.guards import nonfinite_rows
 from hemostat.train.header import task_header
@@ -166,7 +167,7 @@ class Trainer:
         session = self.session
         if not session.saves or session.record.path is None:
             return "; nothing was saved, as train.save or record is off"
-        return f"; saved, go on with: hemostat train --resume {session.record.path.name}"
+        return f"; saved, go on with: {RunRecord(session.record.path).command('train --resume')}"
 
     def _is_due(self, last: Step) -> bool:
         """The model is to be judged at this step and has not been."""

@@ -19,6 +19,7 @@ from torch.distributed.checkpoint.metadata import Metadata, StorageMeta, TensorS
 from torch.distributed.checkpoint.state_dict_loader import load
 from torch.distributed.checkpoint.state_dict_saver import save
 
+from hemostat.disk import refusal, refused
 from hemostat.errors import RecordError
 from hemostat.train.checkpoint import Shape
 
@@ -59,9 +60,19 @@ def write_tensors(tensors: Mapping[str, torch.Tensor], folder: Path, group: dist
         save(dict(tensors), storage_writer=writer, process_group=group, no_dist=group is None)
     except CheckpointException as error:
         rank, (cause, _) = next(iter(error.failures.items()))
-        raise RecordError(f"rank {rank} could not write to {folder}: {_first_line(cause)}") from None
+        raise RecordError(
+            f"rank {rank} could not write to {folder}: {_why(cause, tensors, folder)}"
+        ) from None
     except (OSError, RuntimeError) as error:
-        raise RecordError(f"cannot write to {folder}: {_first_line(error)}") from None
+        raise RecordError(f"cannot write to {folder}: {_why(error, tensors, folder)}") from None
+
+
+def _why(error: BaseException, tensors: Mapping[str, torch.Tensor], folder: Path) -> str:
+    """The system's word, which torch's writer of archives replaces by one of its own."""
+    if isinstance(error, OSError):
+        return refused(error)
+    size = sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())
+    return refusal(folder, size) or _first_line(error)
 
 
 def _first_line(error: BaseException) -> str:
