@@ -20,9 +20,10 @@ from faults import Run
 from hemostat.track import load_run
 from hemostat.train.tensor_files import read_tensors, tensor_shapes
 
-MOMENTS = ("any", "save", "evaluate", "data")
+MOMENTS = ("start", "any", "save", "evaluate", "data")
 SIGNALS = (signal.SIGKILL, signal.SIGTERM)
 MAX_ATTEMPTS = 6
+MAX_TRIES = 4
 
 
 def fate(run: Run) -> dict[str, Any]:
@@ -58,27 +59,43 @@ def undisturbed(folder: Path, num_ranks: int) -> dict[str, Any]:
     return fate(run)
 
 
-def trial(run: Run, chance: random.Random) -> tuple[str, int]:
-    """Hit one or two attempts, go on to the end; what was done, and the last status."""
+def trial(run: Run, chance: random.Random) -> tuple[str, int, int]:
+    """Hit one or two attempts, go on to the end; what was done, the last status, and how many hits struck."""
     story, status, said = [], -1, ""
     num_hits = 1 + (chance.random() < 0.25)
+    num_struck = 0
     for attempt in range(MAX_ATTEMPTS):
         run.start()
-        if attempt < num_hits:
-            number, moment = chance.choice(SIGNALS), chance.choice(MOMENTS)
-            rank = chance.choice([None, *range(run.num_ranks)])
-            delay_s = chance.uniform(0.0, 1.0) if moment == "any" else chance.choice((0.0, 0.005, 0.02))
-            if run.reach(moment, delay_s):
-                run.hit(rank, number)
+        if attempt >= num_hits:
+            status, said = run.finish()
+            if status == 0:
+                break
+            return f"{'; '.join(story)}; the resume ended with {status}:\n{said}", status, num_struck
+        number, moment = chance.choice(SIGNALS), chance.choice(MOMENTS)
+        rank = chance.choice([None, *range(run.num_ranks)])
+        delay_s = (
+            chance.uniform(0.0, 1.0) if moment in ("any", "start") else chance.choice((0.0, 0.005, 0.02))
+        )
+        sent = run.reach(moment, delay_s) and run.hit(rank, number)
         status, said = run.finish()
-        if attempt < num_hits:
-            whom = "all" if rank is None else f"rank {rank}"
-            story.append(f"{number.name} to {whom} at {moment}: {status}, {run.checkpoints[-1].name}")
-        elif status == 0:
+        struck = sent and status != 0  # else it had ended by itself before
+        num_struck += struck
+        where = run.checkpoints[-1].name if run.checkpoints else "no checkpoint"
+        whom = "all" if rank is None else f"rank {rank}"
+        story.append(f"{number.name} to {whom} at {moment}: {status if struck else 'too late'}, {where}")
+        if not struck and status == 0:
             break
-        else:
-            return f"{'; '.join(story)}; the resume ended with {status}:\n{said}", status
-    return "; ".join(story), status
+    return "; ".join(story), status, num_struck
+
+
+def struck_trial(folder: Path, size: int, seed: str) -> tuple[Run, str, int, int]:
+    """A trial whose hit came before the run had ended; others count for nothing and are done again."""
+    for number in range(MAX_TRIES):
+        run = Run(folder / str(number), size)
+        story, status, num_struck = trial(run, random.Random(f"{seed}.{number}"))
+        if num_struck or status != 0:
+            break
+    return run, story, status, num_struck
 
 
 def main() -> int:
@@ -93,9 +110,10 @@ def main() -> int:
         whole = {size: undisturbed(Path(folder, f"whole{size}"), size) for size in sizes}
         for number in range(given.trials):
             size = sizes[number % len(sizes)]
-            run = Run(Path(folder, f"trial{number}"), size)
-            story, status = trial(run, random.Random(f"{given.seed}.{number}"))
+            place = Path(folder, f"trial{number}")
+            run, story, status, num_struck = struck_trial(place, size, f"{given.seed}.{number}")
             wrong = differences(fate(run), whole[size]) if status == 0 else ["not resumed"]
+            wrong += [] if num_struck else ["never hit"]
             num_bad += bool(wrong)
             num_records = sum(map(len, whole[size]["records"].values()))
             said = f"DIFFERS: {', '.join(wrong)}" if wrong else f"equal, {num_records} records"

@@ -15,7 +15,8 @@ import msgspec
 
 from hemostat.track import Checkpoints
 
-WAIT_S = 90.0
+WAIT_S = 240.0  # of an attempt; the machine may be busy
+RUNS = ".hemostat/runs/2*"
 TASK = """
 import os, pathlib, random, time
 import torch, hemostat
@@ -82,15 +83,18 @@ class Run:
         folder.mkdir(parents=True)
         (folder / "small.py").write_text(textwrap.dedent(TASK), encoding="utf-8")
         self.folder, self.num_ranks = folder, num_ranks
+        self._before: set[Path] = set()
         self._words = [word for setting in settings for word in ("--set", setting)]
         self._words += ["--max-restarts", str(restarts)] if restarts else []
         self.process: subprocess.Popen[str] | None = None
 
     def start(self) -> subprocess.Popen[str]:
-        """Begin, or go on from the last checkpoint."""
-        words = (
-            ["--resume", "last"] if self.checkpoints else ["small.py:Small", "--nproc", str(self.num_ranks)]
-        )
+        """Go on from the last checkpoint; without one, which is said to whoever resumes, begin anew."""
+        if self.checkpoints:
+            words = ["--resume", self.path.name]
+        else:
+            self._before = set(self.folder.glob(RUNS))
+            words = ["small.py:Small", "--nproc", str(self.num_ranks)]
         for mark in self.folder.glob("*.mark"):
             mark.unlink()
         self.process = subprocess.Popen(
@@ -106,7 +110,11 @@ class Run:
     def finish(self) -> tuple[int, str]:
         """Wait for the end: status and output; no process of the run is left."""
         pids = self.pids()
-        said, _ = self.process.communicate(timeout=WAIT_S)
+        try:
+            said, _ = self.process.communicate(timeout=WAIT_S)
+        except subprocess.TimeoutExpired:
+            self.process.kill()  # and by its leash all ranks
+            raise
         deadline_s = time.monotonic() + WAIT_S
         while any(Path(f"/proc/{pid}").exists() for pid in pids.values()):
             if time.monotonic() > deadline_s:
@@ -116,8 +124,8 @@ class Run:
 
     @property
     def path(self) -> Path | None:
-        """The run directory."""
-        return next(iter(sorted(self.folder.glob(".hemostat/runs/2*"))), None)
+        """The run directory: that of the latest beginning."""
+        return next(iter(set(self.folder.glob(RUNS)) - self._before), None)
 
     @property
     def checkpoints(self) -> list[Path]:
@@ -145,19 +153,29 @@ class Run:
         return True
 
     def reach(self, moment: str, delay_s: float) -> bool:
-        """Wait for the next "save", "evaluate" or "data", or "any" moment; False if the run ends before."""
-        ready = self.wait_until(lambda: self.checkpoints and len(self.pids()) == self.num_ranks)
+        """Wait for the next "save", "evaluate" or "data", or "any" moment; False if the run ends before.
+
+        The moment "start" is any one before the first checkpoint: the ranks have begun to beat, and no more.
+        """
+        begins = moment == "start"
+        ready = self.wait_until(lambda: (begins or self.checkpoints) and len(self.pids()) == self.num_ranks)
         for mark in self.folder.glob("*.mark"):
             mark.unlink(missing_ok=True)
         if moment == "save":
             root = Checkpoints(self.path).root if ready else Path()
             ready = ready and self.wait_until(lambda: any(root.glob(".step-*")))
-        elif moment != "any":
+        elif moment not in ("any", "start"):
             ready = ready and self.wait_until(lambda: any(self.folder.glob(f"{moment}.*.mark")))
         time.sleep(delay_s)
         return ready and self.process.poll() is None
 
-    def hit(self, rank: int | None, number: signal.Signals) -> None:
-        """Send a signal to one rank; None to the launching process, and by it to all."""
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(self.process.pid if rank is None else self.pids()[rank], number)
+    def hit(self, rank: int | None, number: signal.Signals) -> bool:
+        """Send a signal to one rank; None to the launching process, and by it to all. False: it was gone."""
+        pid = self.process.pid if rank is None else self.pids().get(rank)
+        if pid is None or self.process.poll() is not None:
+            return False
+        try:
+            os.kill(pid, number)
+        except ProcessLookupError:
+            return False
+        return True

@@ -23,7 +23,8 @@ LOOK_S = 0.25
 SETTLING = 0.35  # of an attempt: first passes, first checkpoints and caches are no leak
 MAX_GROWTH_BYTES_PER_S = 40 * 1024
 NOISE_BYTES = 3 * 1024**2
-SETTINGS = ("epochs=100000", "trouble=0.02", "train.stop_on=[]", "train.guards=[]", "train.stall_s=20")
+# all guards are on, and compare the ranks often; NaN on one rank, and ranks that stand still, must not stop the run
+SETTINGS = ("epochs=100000", "trouble=0.02", "train.compare_every_steps=20", "train.stall_s=20")
 
 
 class Watched:

@@ -102,14 +102,15 @@ def test_a_stopped_rank_is_named_and_the_run_can_be_resumed(here):
     assert "goes on at step" in err
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("where", "phase"), [("data", "data"), ("loss", "forward")])
+@pytest.mark.parametrize(
+    ("where", "phase"), [pytest.param("data", "data", marks=pytest.mark.slow), ("loss", "forward")]
+)
 def test_a_rank_that_sleeps_is_named_with_its_stack(here, where, phase):
     began_s = time.monotonic()
     process = start("line.py:Line", "--nproc", "2", "--set", f"hangs={where}")
     out, err = process.communicate(timeout=60)
     assert process.returncode == 3, (out, err)
-    assert time.monotonic() - began_s < 30
+    assert time.monotonic() - began_s < 55  # start-up included, on a busy machine
     assert f"error: rank 1 hangs in {phase} after step" in err
     assert f"(train.stall_s={STALL_S:g}), and the others wait for it. It stands at" in err
     assert "time.sleep(600)" in err and "line.py" in err

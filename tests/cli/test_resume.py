@@ -89,7 +89,7 @@ def weights(here, run="last"):
     [
         ("2", signal.SIGKILL),
         pytest.param("1", signal.SIGKILL, marks=pytest.mark.slow),
-        pytest.param("1", signal.SIGTERM, marks=pytest.mark.slow),
+        ("1", signal.SIGTERM),
         pytest.param("2", signal.SIGTERM, marks=pytest.mark.slow),
     ],
 )
