@@ -194,7 +194,7 @@ def test_wrong_files_get_one_line(spec, message, write):
         (
             {"widht": 9},
             UnknownNameError,
-            r"'widht': is not known\. Did you mean 'width'\? Known: .*betas.*epochs.*width",
+            r"'widht': is not known\. Did you mean 'width'\? Known: width, weight_decay",
         ),
         ({"train": {"seed": 3}}, UnknownNameError, r"'train': is not known"),
     ],
