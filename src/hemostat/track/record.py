@@ -111,8 +111,8 @@ class RunRecord:
         Examples:
             >>> RunRecord(Path(".hemostat/runs/a-run")).command("train --resume")
             'hemostat train --resume a-run'
-            >>> RunRecord(Path("/mnt/our runs/a-run")).command("runs show")
-            "hemostat runs show a-run --runs '/mnt/our runs'"
+            >>> RunRecord(Path("/our runs/a-run")).command("runs show")
+            "hemostat runs show a-run --runs '/our runs'"
         """
         root, here = self.path.parent.resolve(), Path.cwd()
         if root == here / ".hemostat" / "runs":

@@ -6,6 +6,7 @@ import pytest
 
 from hemostat.errors import HemostatWarning
 from hemostat.findings import Finding, Severity
+from hemostat.train.control import Stop
 from hemostat.train.outcome import Outcome
 from hemostat.train.process import World
 from hemostat.train.record import Record
@@ -20,7 +21,7 @@ def test_only_an_error_stops(severity):
         heed(session, finding)
     assert session.outcome.findings == [finding]
     if severity is Severity.ERROR:
-        assert session.stop == ("It is lost. Lower lr", 4)
+        assert session.stop == Stop("It is lost. Lower lr", 4)
     else:
         assert session.stop is None
 
