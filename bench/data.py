@@ -35,6 +35,7 @@ PEERS = {
 }
 WARM_BATCHES = 12  # beyond the eight that the probe of hemostat reads
 NUM_IMAGES = 2000
+NUM_ROUNDS = 7
 ITEM_BAR = {"memory": 5.0, "tokens": 5.0, "jpeg": 1.0, "parquet": 1.0}
 RESUME_BAR_MS = 1.0
 
@@ -136,7 +137,7 @@ def main(arguments: list[str] | None = None) -> list[dict[str, Any]]:
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as folder:
         works = workloads(Path(folder), NUM_IMAGES // 20 if quick else NUM_IMAGES)
-        rows = figures(measure(works, 1 if quick else 3, 0.05 if quick else 1.0))
+        rows = figures(measure(works, 1 if quick else NUM_ROUNDS, 0.05 if quick else 1.0))
     rows.append(resume_figure())
     if not quick:
         peers = [f"{name} {version(name)}" for name in ("torchdata", "grain", "spdl", "pyarrow")]
