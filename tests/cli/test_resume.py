@@ -123,8 +123,12 @@ def test_ranks_that_die_are_restarted_from_the_checkpoint(here):
     whole = weights(here)
     status, _, err = call("line.py:Line", "--nproc", "2", "--max-restarts", "1", "--set", "dies_at=20")
     assert status == 0, err
-    assert "goes on at step" in err
+    assert "goes on at step" in err and "note: all ranks start again (1 of 1)" in err
     assert all(torch.equal(value, whole[name]) for name, value in weights(here).items())
+    record = load_run(here / ".hemostat" / "runs")
+    assert "rank 1 was killed by SIGKILL" in record.header["restarts"][0]["why"]
+    # both attempts and what lies between them were paid for
+    assert record.summary["spent_s"] == pytest.approx(record.summary["ended"] - record.created, abs=1.5)
 
 
 def test_two_resumes_at_once_are_refused(here):

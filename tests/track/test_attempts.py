@@ -109,10 +109,12 @@ def test_no_metrics_no_seconds(tmp_path):
     assert seconds_after(tmp_path, 1) == 0.0
 
 
-def test_after_a_restart_the_launch_was_counted_by_those_before(monkeypatch):
+def test_without_a_checkpoint_all_attempts_are_lost(tmp_path):
+    write(tmp_path, began(1000.0), line(10, 1010.0), began(37000.0), line(10, 37005.0), line(20, 37008.0))
+    assert seconds_after(tmp_path, None) == 10.0 + 8.0
+
+
+def test_the_launch_says_since_when_an_attempt_is_paid_for(monkeypatch):
     assert since_launch() == 0.0
     monkeypatch.setenv(LAUNCHED, str(time.monotonic() - 50))
     assert since_launch() == pytest.approx(50, abs=5)
-    monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "1")
-    assert since_launch() == 0.0
-    assert since_launch(restarted=True) == pytest.approx(50, abs=5)

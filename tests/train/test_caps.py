@@ -126,8 +126,16 @@ def test_start_up_counts_from_the_launch(session, monkeypatch):
     with pytest.raises(BudgetStop, match=r"max_hours=40\.0 s: .* is spent before the first step of this"):
         run(capped)
     assert capped.last is None and load_run(capped.record.path.parent).exit[0] == 5
-    monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "1")  # the earlier attempt has counted it
-    assert session().spending.parts()["start"] < 5
+
+
+def test_attempts_that_saved_nothing_are_paid_for(session):
+    capped = session(max_hours="40s")
+    capped.spending.start_anew(38.0)
+    parts = capped.spending.parts()
+    assert parts["lost"] == 38.0 and sum(parts.values()) == pytest.approx(capped.spending.total_s(), abs=0.05)
+    assert 38.0 < capped.spending.total_s() < 40.0
+    with pytest.raises(BudgetStop, match=r"max_hours=40\.0 s: .* is spent before the first step of this"):
+        capped.spending.refuse_if_spent(2.0)
 
 
 def test_without_caps_nobody_is_asked(session):

@@ -189,6 +189,9 @@ def _page(record: RunRecord, why: bool) -> list[str]:
         lines.append(
             f"best     {row['monitor'] or 'value'} {_text(row['best'])}" + (f" at step {at}" if at else "")
         )
+    restarts = header.get("restarts")
+    if isinstance(restarts, list) and restarts:
+        lines.append(f"restarts {len(restarts)}; the last one: {_inside(restarts[-1], 'why')}")
     lines += _judged(record)
     if row["steps"] is not None:
         lines.append(f"length   {row['steps']} steps, {_text(row['samples'])} samples{_spent(row)}")

@@ -21,7 +21,7 @@ class Job(Config, frozen=True, kw_only=True):
         env: variables on top of the launcher's own.
         files: text by name, written into the run directory as soon as this launch owns it.
         records: its ranks record every step, so one without a new line of metrics has lost nothing.
-        max_restarts: how often all ranks are started again after one has failed.
+        max_restarts: how often all ranks are started again after a failure; what they decided on is none.
         port: TCP port of the rendezvous; None = a free one.
         grace_s: after a signal or the death of a rank, how long the other ranks may go on before they are
             killed. A checkpoint must fit in it.

@@ -10,6 +10,7 @@ import sys
 
 PR_SET_PDEATHSIG = 1
 PARENT = "HEMOSTAT_PARENT_PID"
+RESTARTS = "HEMOSTAT_RESTARTS"
 
 
 def tie() -> None:
@@ -42,6 +43,10 @@ def main() -> None:
         os.dup2(nothing, 0)
         os.close(nothing)
     os.environ[PARENT] = str(os.getpid())
+    if RESTARTS in os.environ and kind != "agent":
+        os.environ["TORCHELASTIC_RESTART_COUNT"] = os.environ[
+            RESTARTS
+        ]  # the agent knows of its own restarts only
     try:
         os.execvp(command[0], command)
     except OSError as error:

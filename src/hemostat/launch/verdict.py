@@ -16,8 +16,10 @@ from hemostat.track import RunRecord, write_exit
 LOG = "launcher.log"
 # answers that the ranks gave together on purpose; a rank that dies meanwhile does not change them
 _DECIDED = (2, 4, 5, 75)
+FAILED = 3
 # a rank's own word about its failure
-_TOLD = (1, 3)
+_TOLD = (1, FAILED)
+_ABOVE = "what it said stands above"
 
 
 class Seen(NamedTuple):
@@ -74,9 +76,26 @@ def verdict(job: Job, code: int, seen: Seen) -> int:
     if written is not None and written[0] in _TOLD:
         return written[0]
     if failed:
-        return _blame(job, failed, f"{_sentence(failed)}; what it said stands above")
+        return _blame(job, failed, f"{_sentence(failed)}; {_ABOVE}")
     said = f"torch's launcher {ending(code)}; its own words are in {job.run_dir / LOG}"
     return _blame(job, [Failure(rank=0, code=code)], said)
+
+
+def tell_restart(record: RunRecord, number: int, most: int) -> None:
+    """Say why all ranks start again, and keep it; the exit files of the attempt are removed.
+
+    Args:
+        record: of the run.
+        number: of the restart.
+        most: restarts that are allowed.
+    """
+    status, why = RunRecord(record.path).exit or (FAILED, "")
+    if status in _TOLD and why and _ABOVE not in why:  # else it was said already
+        sys.stderr.write(f"error: {why}\n")
+    sys.stderr.write(f"note: all ranks start again ({number} of {most})\n")
+    sys.stderr.flush()
+    with contextlib.suppress(RecordError):
+        record.note_restart(why)
 
 
 def _blame(job: Job, culprits: Sequence[Failure], sentence: str) -> int:

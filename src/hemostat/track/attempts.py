@@ -12,7 +12,8 @@ import msgspec
 
 from hemostat.track.metrics import Line, read_raw
 
-LAUNCHED: Final = "HEMOSTAT_LAUNCHED_S"  # time.monotonic() of the launching process: the clock of the machine
+# time.monotonic() from which this attempt is paid for: the launch, or where the attempt before was last heard of
+LAUNCHED: Final = "HEMOSTAT_LAUNCHED_S"
 
 
 class Mark(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -89,13 +90,19 @@ def _split(path: Path) -> Iterator[Attempt]:
     yield now
 
 
-def seconds_after(run_dir: Path, samples: int) -> float:
+def seconds_after(run_dir: Path, samples: int | None) -> float:
     """Seconds that were spent after a checkpoint at `samples` and are lost by going back to it.
 
     The rest of the attempt that made it, and all of those that died after it; what lies between two attempts is no
     time of the run. Each attempt is measured by its own clock.
+
+    Args:
+        run_dir: the run directory.
+        samples: None where there is no checkpoint: everything is lost.
     """
     attempts = read_attempts(run_dir)
+    if samples is None:
+        return sum(attempt.last - attempt.start for attempt in attempts)
     for index in reversed(range(len(attempts))):
         attempt = attempts[index]
         if any(line.samples <= samples and "loss" in line.values for line in attempt.lines):
@@ -105,13 +112,7 @@ def seconds_after(run_dir: Path, samples: int) -> float:
     return 0.0
 
 
-def since_launch(*, restarted: bool = False) -> float:
-    """Seconds from the launching process's start to now; 0 where nobody said.
-
-    Args:
-        restarted: count after a restart by torch's agent as well, where the attempts before belong to others.
-    """
+def since_launch() -> float:
+    """Seconds from the launching process's start of this attempt to now; 0 where nobody said."""
     text = os.environ.get(LAUNCHED, "")
-    if not text or (not restarted and os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") != "0"):
-        return 0.0
-    return max(0.0, time.monotonic() - float(text))
+    return max(0.0, time.monotonic() - float(text)) if text else 0.0

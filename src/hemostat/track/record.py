@@ -23,6 +23,7 @@ from hemostat.track.fingerprint_files import read_fingerprint, write_fingerprint
 from hemostat.track.given import FILE as GIVEN_FILE
 from hemostat.track.given import Given, given_text, read_given, write_private
 from hemostat.track.metrics import last_position, metric_files, metric_names, read_metric
+from hemostat.track.run import update_run
 from hemostat.track.samples import Sample, read_samples, write_sample
 
 # a run that has written nothing for this long is not called running any more
@@ -125,8 +126,21 @@ class RunRecord:
         """Last recorded (step, samples)."""
         return last_position(self.path)
 
-    def seconds_after(self, samples: int) -> float:
-        """Seconds that were spent after a checkpoint at `samples`, in all attempts since, without the pauses."""
+    def note_restart(self, why: str) -> None:
+        """Keep why all ranks had to start again; a run that nobody described has no place for it.
+
+        Raises:
+            RecordError: run.json cannot be written.
+        """
+        if (self.path / "run.json").exists():
+            told = read_json(self.path / "run.json").get("restarts", [])
+            update_run(self.path, restarts=[*told, {"time": time.time(), "why": why}])
+
+    def seconds_after(self, samples: int | None) -> float:
+        """Seconds that were spent after a checkpoint at `samples`, in all attempts since, without the pauses.
+
+        None means that there is no checkpoint: all of them.
+        """
         return seconds_after(self.path, samples)
 
     def metrics(self, name: str) -> list[tuple[int, int, float]]:

@@ -93,9 +93,15 @@ class Spending:
         before_s = self.trained_before_s + self._before["start"]
         return before_s + self._unseen_s + time.perf_counter() - self._made_s
 
-    def start_anew(self) -> None:
-        """No attempt before this one has left anything, and yet they were paid for."""
-        self._unseen_s = attempts.since_launch(restarted=True) - (time.perf_counter() - self._made_s)
+    def start_anew(self, lost_s: float) -> None:
+        """No attempt before this one has saved anything, and yet they were paid for.
+
+        Args:
+            lost_s: what they have spent.
+        """
+        self.trained_before_s += lost_s
+        self._before["lost"] += lost_s
+        self._announce()
 
     def _start_s(self) -> float:
         return self._unseen_s + (self._began_s or time.perf_counter()) - self._made_s

@@ -53,7 +53,7 @@ def resume(session: Session) -> None:
         if (
             session.settings.resume is None
         ):  # the launcher restarts ranks that died before the first checkpoint
-            session.spending.start_anew()
+            session.spending.start_anew(RunRecord(run_dir).seconds_after(None))
             return
         raise RecordError(
             f"run {run_dir.name} has no whole checkpoint{'' if troubles else ' yet'}. Start it anew: "

@@ -11,13 +11,15 @@ import textwrap
 import time
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from hemostat.errors import EnvironmentFailure
 from hemostat.launch import Job, backend
 from hemostat.launch.backends import local
 from hemostat.launch.ports import choose_port
-from hemostat.track import load_run
+from hemostat.track import create_run, load_run
+from hemostat.track.attempts import LAUNCHED
 from hemostat.track.exits import read_exit
 
 GLOO = r"""
@@ -234,6 +236,65 @@ def test_restarts(tmp_path, capfd):
     """
     assert run(job(tmp_path, code, max_restarts=1)) == 0
     assert capfd.readouterr().out.count("ran 1\n") == 2
+
+
+FAILS_OR_DECIDES = """
+import os, pathlib, sys
+from hemostat.track import write_exit
+run_dir, count = pathlib.Path(os.environ["HEMOSTAT_RUN_DIR"]), os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+os.write(1, b"ran " + count.encode() + b"\\n")
+status = [int(status) for status in STATUSES][int(count)]
+if status:
+    write_exit(run_dir, int(os.environ.get("RANK", "0")), status, f"ended with {status}")
+sys.exit(status)
+"""
+
+
+@pytest.mark.parametrize(
+    ("num_ranks", "statuses", "ended", "num_starts"),
+    [
+        (1, [3, 3, 0], 0, 3),
+        (1, [3, 3, 3], 3, 3),
+        (2, [3, 0], 0, 2),
+        (1, [2], 2, 1),
+        (1, [4], 4, 1),
+        (1, [3, 5], 5, 2),
+        (2, [75], 75, 1),
+    ],
+)
+def test_restarts_follow_failures_and_no_decision(tmp_path, capfd, num_ranks, statuses, ended, num_starts):
+    code = FAILS_OR_DECIDES.replace("STATUSES", repr(statuses))
+    assert run(job(tmp_path, code, num_ranks=num_ranks, max_restarts=2)) == ended
+    out, err = capfd.readouterr()
+    # the agent may end a rank before it has said so
+    assert num_starts <= out.count("ran ") <= num_starts * num_ranks and f"ran {num_starts}" not in out
+    assert err.count("note: all ranks start again") == num_starts - 1
+    assert err.count("error: ended with 3\n") == num_starts - 1
+
+
+def test_a_restart_keeps_its_reason_and_what_it_costs(tmp_path):
+    code = """
+    import os, pathlib, sys, time
+    from hemostat.track import Recorder, write_exit
+    from hemostat.track.attempts import since_launch
+    run_dir = pathlib.Path(os.environ["HEMOSTAT_RUN_DIR"])
+    if os.environ.get("TORCHELASTIC_RESTART_COUNT") == "1":
+        (run_dir / "since").write_text(str(since_launch()))
+        sys.exit(0)
+    with Recorder(run_dir, 0) as recorder:
+        recorder.log(1, 8, {"loss": 1.0})
+    time.sleep(1.5)  # as a hang
+    write_exit(run_dir, 0, 3, "sample 7 is broken")
+    sys.exit(3)
+    """
+    wanted = job(tmp_path, code, num_ranks=1, max_restarts=1)
+    create_run(tmp_path, "r", {"kind": "train"})
+    started_s = time.monotonic()
+    launched = {LAUNCHED: str(started_s - 1000)}
+    assert run(msgspec.structs.replace(wanted, records=True, env=launched)) == 0
+    assert 1.5 <= float((tmp_path / "r" / "since").read_text()) <= time.monotonic() - started_s
+    (restart,) = load_run(tmp_path, "r").header["restarts"]
+    assert restart["why"] == "sample 7 is broken"
 
 
 def test_two_runs_at_once(tmp_path):

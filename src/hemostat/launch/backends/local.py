@@ -5,8 +5,11 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import BinaryIO
+
+import msgspec
 
 from hemostat.errors import EnvironmentFailure
 from hemostat.launch.backend import check
@@ -14,9 +17,10 @@ from hemostat.launch.hang_watch import HangWatch
 from hemostat.launch.job import Job
 from hemostat.launch.ports import LOOPBACK, choose_port
 from hemostat.launch.relay import Relay
-from hemostat.launch.verdict import LOG, Seen, verdict
-from hemostat.track import RunRecord
+from hemostat.launch.verdict import FAILED, LOG, Seen, tell_restart, verdict
+from hemostat.track import RunRecord, attempts
 
+RESTARTS = "HEMOSTAT_RESTARTS"  # leash.py hands it on to the ranks under torch's name
 _LEASH = Path(__file__).parent.parent / "leash.py"
 
 
@@ -34,7 +38,8 @@ class LocalBackend:
         """Start the ranks and wait for them; see `Backend.run`.
 
         SIGINT, SIGTERM and SIGHUP are passed to the ranks once; a second one kills them. When this process
-        itself is killed, Linux kills the agent and the ranks (leash.py).
+        itself is killed, Linux kills the agent and the ranks (leash.py). Restarts follow a failure only: what the
+        ranks have decided, such as a guard, a cap or a signal, is an end.
 
         Returns:
             What the ranks wrote with `hemostat.track.write_exit`, if anything; else 0, or 3 after one line on
@@ -53,25 +58,47 @@ class LocalBackend:
             Relay() as relay,
             HangWatch(job.run_dir, relay.end) as watch,
         ):
-            log.truncate(0)
             for name, text in job.files.items():
                 record.keep(name, text)
-            for stale in job.run_dir.glob("exit.*.json"):
-                stale.unlink(missing_ok=True)
-            before_bytes = _recorded_bytes(job.run_dir)
-            code = relay.wait(_start(job, port, log, lock.fileno()))
-            while (
-                port is not None and code and job.port is None and not relay.received and _port_was_lost(log)
-            ):
-                port = choose_port(None)
+            for restart in range(job.max_restarts + 1):
+                attempt = _as_restart(job, restart)
+                before = _recorded(job.run_dir)
+                record.forget_beats()
+                watch.found = None
+                for stale in job.run_dir.glob("exit.*.json"):
+                    stale.unlink(missing_ok=True)
                 log.truncate(0)
-                code = relay.wait(_start(job, port, log, lock.fileno()))
-            stepped = not job.records or _recorded_bytes(job.run_dir) > before_bytes
-            return verdict(job, code, Seen(relay.received, watch.found, stepped))
+                code = relay.wait(_start(attempt, port, log, lock.fileno()))
+                while port and code and job.port is None and not relay.received and _port_was_lost(log):
+                    port = choose_port(None)
+                    log.truncate(0)
+                    code = relay.wait(_start(attempt, port, log, lock.fileno()))
+                after = _recorded(job.run_dir)
+                stepped = not job.records or after > before
+                status = verdict(job, code, Seen(relay.received, watch.found, stepped))
+                if status != FAILED or relay.received or restart == job.max_restarts:
+                    break
+                job = _with_time_lost(job, after > before)
+                tell_restart(record, restart + 1, job.max_restarts)
+        return status
 
 
-def _recorded_bytes(run_dir: Path) -> int:
+def _recorded(run_dir: Path) -> int:
+    """Bytes of metrics, which grow with each step."""
     return sum(path.stat().st_size for path in run_dir.glob("metrics.*.jsonl"))
+
+
+def _as_restart(job: Job, number: int) -> Job:
+    """The job as its ranks are told of it when they start for the n-th time again."""
+    return msgspec.structs.replace(job, env={**job.env, RESTARTS: str(number)}) if number else job
+
+
+def _with_time_lost(job: Job, stepped: bool) -> Job:
+    """The start of the next attempt begins where the last one was heard of: a hang and its end are paid for too."""
+    if not job.records or not stepped:
+        return job
+    silent_s = max(0.0, time.time() - (job.run_dir / "metrics.0.jsonl").stat().st_mtime)
+    return msgspec.structs.replace(job, env={**job.env, attempts.LAUNCHED: str(time.monotonic() - silent_s)})
 
 
 def _open_log(run_dir: Path) -> BinaryIO:
@@ -111,7 +138,7 @@ def _agent_options(job: Job, port: int) -> tuple[str, ...]:
         f"--nproc-per-node={job.num_ranks}",
         f"--master-addr={LOOPBACK}",
         f"--master-port={port}",
-        f"--max-restarts={job.max_restarts}",
+        "--max-restarts=0",  # the agent would start ranks again that have decided to end
         f"--log-dir={os.devnull}",  # otherwise it leaves a folder in the temporary directory
         "--no-python",
     )
