@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import textwrap
 import time
 
 import pytest
@@ -44,14 +43,6 @@ class Line(hemostat.Task):
         return ((output - target) ** 2).sum(), len(target)
 """
 CAP_S = 20
-
-
-@pytest.fixture
-def here(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    (tmp_path / "line.py").write_text(textwrap.dedent(TASK))
-    return tmp_path
 
 
 def capped(*words: str) -> tuple[int, str, float]:

@@ -64,14 +64,6 @@ class Line(hemostat.Task):
 """
 
 
-@pytest.fixture
-def here(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    (tmp_path / "line.py").write_text(TASK)
-    return tmp_path
-
-
 def make_run(here, kind, lr):
     session = train(load_task("line.py:Line", {"kind": kind, "lr": lr}), Devices(), TrainSettings())
     return load_run(here / ".hemostat" / "runs", session.record.path.name)

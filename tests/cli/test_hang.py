@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import textwrap
 import time
 
 import msgspec
@@ -53,14 +52,6 @@ class Line(hemostat.Task):
             time.sleep(600)
         return ((output - target) ** 2).sum(), len(target)
 """
-
-
-@pytest.fixture
-def here(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    (tmp_path / "line.py").write_text(textwrap.dedent(TASK))
-    return tmp_path
 
 
 def start(*words: str) -> subprocess.Popen[str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-import textwrap
 import time
 
 import pytest
@@ -45,14 +44,6 @@ class Line(hemostat.Task):
             os.kill(os.getpid(), signal.SIGKILL)
         return ((output - target) ** 2).sum(), len(target)
 """
-
-
-@pytest.fixture
-def here(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    (tmp_path / "line.py").write_text(textwrap.dedent(TASK))
-    return tmp_path
 
 
 def start(*words: str) -> subprocess.Popen[str]:
@@ -103,6 +94,7 @@ def test_a_stopped_run_goes_on_to_the_same_weights(here, nproc, number):
     status, out, err = call("--resume", run, "--set", "slow_s=0.0")
     assert status == 0, err
     assert f"note: run {run} goes on at step" in err
+    assert f"note: run {run} goes on with changes: slow_s: 0.05 -> 0.0\n" in err
     assert "the run reached its end" in out or "no improvement" in out
     assert all(torch.equal(value, whole[name]) for name, value in weights(here, run).items())
     record = load_run(here / ".hemostat" / "runs", run)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-import textwrap
 import time
 
 import pytest
@@ -50,13 +49,9 @@ class Line(hemostat.Task):
 """
 
 
-@pytest.fixture
-def here(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+@pytest.fixture(autouse=True)
+def nobody_waits(monkeypatch):
     monkeypatch.setenv("WAITS", "none")
-    (tmp_path / "line.py").write_text(textwrap.dedent(TASK))
-    return tmp_path
 
 
 def train(*words: str) -> subprocess.Popen[str]:

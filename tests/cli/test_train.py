@@ -46,13 +46,6 @@ class Line(hemostat.Task):
 """
 
 
-@pytest.fixture
-def here(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "line.py").write_text(TASK)
-    return tmp_path
-
-
 def words(*args: str) -> list[str]:
     return [sys.executable, "-m", "hemostat", "train", *args]
 

@@ -32,15 +32,6 @@ class Line(hemostat.Task):
 """
 
 
-@pytest.fixture
-def here(tmp_path, monkeypatch):
-    (tmp_path / "line.py").write_text(TASK)
-    (tmp_path / "nothing.py").write_text("print(1)\n")
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    return tmp_path
-
-
 def call(capfd, *words):
     status = hemostat(["verify", *words])
     captured = capfd.readouterr()
@@ -81,6 +72,7 @@ def test_a_fault_is_status_1_with_its_name(here, capfd):
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
 def test_a_mistake_is_one_message(here, capfd, words, said):
+    (here / "nothing.py").write_text("print(1)\n")
     status, out, err = call(capfd, *words)
     assert (status, out) == (2, ""), err
     assert err.startswith("error: ") and err.count("\n") == 1 and said in err

@@ -16,6 +16,7 @@ from torch.distributed.tensor import DTensor
 from hemostat.train.parallel import fsdp, tp
 from hemostat.train.parallel.norm import GradNorm
 from hemostat.train.parallel.recompute import recompute
+from hemostat.train.parallel.sharded import local
 from hemostat.train.update import scale_
 
 VOCAB, ROWS, IGNORE = 67, 4, -100  # 67 does not divide
@@ -215,10 +216,6 @@ def trained(
         "local": sum(local(param).numel() for param in params),
         "frozen": [name for name, param in model.named_parameters() if not param.requires_grad],
     }
-
-
-def local(tensor: Tensor) -> Tensor:
-    return tensor.to_local() if isinstance(tensor, DTensor) else tensor
 
 
 def same(results: list[dict[str, Any]], alone: dict[str, Any]) -> None:

@@ -15,7 +15,7 @@ from hemostat.task import LossDoor
 from hemostat.train import Session, TrainSettings
 from hemostat.train.loop import Trainer
 from hemostat.train.split_model import split_model
-from hemostat.train.update import local
+from hemostat.train.parallel.sharded import local
 
 TWO = ["fsdp=2", "tp=2", "pp=2"]
 

@@ -6,7 +6,7 @@ from torch.utils.data import TensorDataset
 import hemostat
 from hemostat.data import Source
 from hemostat.train.data_watch import DataWatch
-from hemostat.train.header import data_fingerprint, hash_data, plain_or_text
+from hemostat.train.header import data_fingerprint, hash_data
 
 
 class Silent(hemostat.Task):
@@ -34,11 +34,6 @@ def test_tensors_in_memory_are_read_in_full():
     ]
     assert digests[0] == digests[1] != digests[2]
     assert digests[0]["tier"] == "full" and digests[0]["num_samples"] == 6
-
-
-def test_a_value_that_json_cannot_hold_is_kept_as_text():
-    assert plain_or_text(torch.float16) == "torch.float16"
-    assert plain_or_text((1, 2)) == (1, 2)
 
 
 def test_what_cannot_be_read_is_said_to_be_declared():

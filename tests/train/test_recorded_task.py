@@ -7,7 +7,15 @@ import torch
 from hemostat.errors import FieldError, TaskError
 from hemostat.task import load_task
 from hemostat.track import collect_provenance, create_run, load_run, update_run
-from hemostat.train.recorded_task import is_own_loop, load_recorded_task, task_changes, task_file
+from hemostat.train.recorded_task import (
+    is_own_loop,
+    load_recorded_task,
+    plain_or_text,
+    task_changes,
+    task_file,
+    task_values,
+    value_changes,
+)
 
 TASK = """
 import torch, hemostat
@@ -63,6 +71,32 @@ def test_changes_are_said(record, tmp_path):
     notes = task_changes(record, load_recorded_task(record))
     assert notes[0] == "code/line.py has changed since the run"
     assert notes[1].startswith("the code is at commit ") and len(notes) == 2
+
+
+def test_a_value_that_json_cannot_hold_is_kept_as_text():
+    assert plain_or_text(torch.float16) == "torch.float16"
+    assert plain_or_text((1, 2)) == (1, 2)
+
+
+MANY = """
+import dataclasses
+class Many(Line):
+    lr: float = 0.1
+    shape: tuple[int, ...] = (1, 2)
+    most: float = float("inf")
+"""
+
+
+def test_fields_with_other_values_are_said(tmp_path):
+    (tmp_path / "many.py").write_text(TASK + MANY)
+    spec = f"{tmp_path / 'many.py'}:Many"
+    loaded = load_task(spec)
+    path = create_run(tmp_path / "runs", "one", {})
+    update_run(path, task={"spec": spec, "values": task_values(loaded)})
+    record = load_run(tmp_path / "runs", "one")
+    assert value_changes(record, loaded) == []
+    other = load_task(spec, {"width": 4, "shape": (3,), "lr": 0.2})
+    assert value_changes(record, other) == ["width: 3 -> 4", "shape: [1, 2] -> (3,)"]  # lr is the recipe's
 
 
 def test_a_file_that_is_gone(record, tmp_path):

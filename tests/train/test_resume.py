@@ -228,7 +228,7 @@ def test_another_batch_goes_on_at_the_same_sample_and_says_what_changed():
     assert second[0].number == 4  # three windows of 32 would have come to that sample
     assert second[-1].samples == 360
     assert second[0].lr == session.recipe.schedule.lr(3)
-    assert "global_batch: 16 -> 32" in said[0]
+    assert "global_batch: 16 -> 32" in said[0] and "tuned_batch" not in said[0]
 
 
 def test_a_changed_setting_is_said():

@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from hemostat.config import to_plain
-from hemostat.errors import UsageError
 from hemostat.recipe import Recipe
-from hemostat.task import Task, call, hyper_parameters
+from hemostat.task import Task, call
 from hemostat.track import collect_provenance, fingerprint
 from hemostat.train.data_watch import DataWatch
 from hemostat.train.process import World
-from hemostat.train.recorded_task import task_file
+from hemostat.train.recorded_task import task_file, task_values
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -76,20 +75,12 @@ def recipe_header(recipe: Recipe) -> dict[str, Any]:
     }
 
 
-def plain_or_text(value: Any) -> Any:
-    """A hyper-parameter as JSON can hold it; what it cannot, such as torch.float16, as its text."""
-    try:
-        return to_plain(value)
-    except UsageError:
-        return repr(value)
-
-
 def task_header(loaded: LoadedTask, source: Source, val_data: Source | None) -> dict[str, Any]:
     """The task file, its values, its training data (still to be hashed) and the baselines it names."""
     return {
         "task": {
             "spec": loaded.spec,
-            "values": {name: plain_or_text(value) for name, value in hyper_parameters(loaded.task).items()},
+            "values": task_values(loaded),
         },
         "task_file": task_file(loaded.path),
         "data": hash_data(loaded.task, source, num_val_samples=val_data.num_samples if val_data else 0),

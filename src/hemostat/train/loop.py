@@ -41,6 +41,7 @@ from hemostat.train.parallel import dp
 from hemostat.train.process import World, seed_everything
 from hemostat.train.progress import Progress
 from hemostat.train.repeats import random_reads
+from hemostat.train.resume import say_changed_task
 from hemostat.train.samples import Samples
 from hemostat.train.self_check import self_check
 from hemostat.train.session import Session
@@ -98,6 +99,7 @@ def train(loaded: LoadedTask, devices: Devices, settings: TrainSettings) -> Sess
         if judged is not None:
             check_same_data(world, judged)
         trainer = Trainer(session, LossDoor(task), judged)
+        say_changed_task(session, loaded)
         session.record.header(lambda: task_header(loaded, train_data, judged))
         trainer.run()
     return session

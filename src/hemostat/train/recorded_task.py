@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from pathlib import Path
 from typing import Any
 
 from hemostat.blame import shown
-from hemostat.errors import FieldError, TaskError
-from hemostat.task import LoadedTask, load_task
+from hemostat.config import to_plain
+from hemostat.errors import FieldError, TaskError, UsageError
+from hemostat.recipe import Base
+from hemostat.task import LoadedTask, hyper_parameters, load_task
 from hemostat.track import RunRecord, collect_provenance
 
 
@@ -89,6 +92,34 @@ def task_changes(record: RunRecord, loaded: LoadedTask) -> list[str]:
     if then and now and then != now:
         notes.append(f"the code is at commit {now[:7]}, the run was at {then[:7]}")
     return notes
+
+
+def value_changes(record: RunRecord, loaded: LoadedTask) -> list[str]:
+    """Fields of the task that have another value than in the run, `name: before -> now`.
+
+    Those that the recipe knows are left out: they are compared with what became of them.
+    """
+    before, now = recorded(record).get("values", {}), task_values(loaded)
+    names = [name for name in now if name in before and name not in Base.__struct_fields__]
+    return [f"{name}: {before[name]} -> {now[name]}" for name in names if not _alike(before[name], now[name])]
+
+
+def _alike(read: Any, value: Any) -> bool:
+    """JSON has lists for tuples, and texts for NaN and infinities."""
+    return json.dumps(read) == json.dumps(value) or str(read) == str(value)
+
+
+def task_values(loaded: LoadedTask) -> dict[str, Any]:
+    """The fields of a task as run.json keeps them."""
+    return {name: plain_or_text(value) for name, value in hyper_parameters(loaded.task).items()}
+
+
+def plain_or_text(value: Any) -> Any:
+    """A hyper-parameter as JSON can hold it; what it cannot, such as torch.float16, as its text."""
+    try:
+        return to_plain(value)
+    except UsageError:
+        return repr(value)
 
 
 def _commit(header: dict[str, Any]) -> str | None:

@@ -19,12 +19,14 @@ from hemostat.train.checkpoint import SHARED_FILE, own_file
 from hemostat.train.data_watch import CACHE
 from hemostat.train.header import data_parts
 from hemostat.train.optimizer_state import split_state
+from hemostat.train.recorded_task import task_changes, value_changes
 from hemostat.train.rng import RNG_FORM
 from hemostat.train.state import check_shared, fit_to_batch, put_back
 from hemostat.train.state_form import check_form
 from hemostat.train.together import Failure, together
 
 if TYPE_CHECKING:
+    from hemostat.task import LoadedTask
     from hemostat.train.session import Session
 
 MAX_CHANGES = 5
@@ -68,11 +70,25 @@ def resume(session: Session) -> None:
     session.spending.refuse_if_spent()
     if session.last is not None and world.rank == 0:
         _end_pause(run_dir, session.last.samples)
-        shown = "; ".join(changes[:MAX_CHANGES]) + (" ..." if len(changes) > MAX_CHANGES else "")
         _say(
             f"run {run_dir.name} goes on at step {session.last.number} ({session.last.samples:,} samples)"
-            f"{': ' + shown if changes else ''}"
+            f"{': ' + _listed(changes) if changes else ''}"
         )
+
+
+def say_changed_task(session: Session, loaded: LoadedTask) -> None:
+    """Warn of what is not as the run has recorded it: the task file, the commit, fields of the task."""
+    run_dir = session.record.path
+    if not session.attempts or run_dir is None or session.world.rank != 0:
+        return
+    record = RunRecord(run_dir)
+    changes = [*value_changes(record, loaded), *task_changes(record, loaded)]
+    if changes:
+        _say(f"run {run_dir.name} goes on with changes: {_listed(changes)}")
+
+
+def _listed(changes: list[str]) -> str:
+    return "; ".join(changes[:MAX_CHANGES]) + (" ..." if len(changes) > MAX_CHANGES else "")
 
 
 def _raise(failure: Failure | None, where: str) -> None:
@@ -201,6 +217,7 @@ def _differences(shared: dict[str, Any], session: Session) -> list[str]:
         **to_plain(session.recipe.settings()),
         **{name: feed[name] for name in ("num_ranks", "global_batch")},
     }
+    del before["tuned_batch"], now["tuned_batch"]  # in a recipe that is settled, the global batch once more
     if not (session.mesh.layout.is_dp and Layout.read(shared["layout"]).is_dp):
         before["layout"], now["layout"] = shared["layout"], str(session.mesh.layout)
         del before["num_ranks"], now["num_ranks"]  # it would read like a number of processes

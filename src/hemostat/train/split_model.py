@@ -12,9 +12,9 @@ from hemostat.errors import FieldError, TaskError
 from hemostat.plan import Layout
 from hemostat.task import LossDoor, Task, call, evaluation_mode, to_device
 from hemostat.train.parallel.arrange import Splittable
+from hemostat.train.parallel.sharded import whole
 from hemostat.train.rng import generators_kept
 from hemostat.train.settings import TrainSettings
-from hemostat.train.update import plain
 
 
 def refuse_searches(settings: TrainSettings) -> None:
@@ -69,7 +69,7 @@ def _probe(door: LossDoor, sample: Any, model: torch.nn.Module) -> float | None:
     with evaluation_mode(model), torch.no_grad(), generators_kept(device):
         batch = to_device(sample, device)
         if door.kind == "step":
-            return float(plain(door.compute(model, batch).sum))
+            return float(whole(door.compute(model, batch).sum))
         args, kwargs, target = door.split(batch)
         output = model(*args, **kwargs)
-        return None if output is None else float(plain(door.of_output(output, target).sum))
+        return None if output is None else float(whole(door.of_output(output, target).sum))

@@ -12,6 +12,7 @@ from torch.utils.hooks import RemovableHandle
 from hemostat.errors import TaskError
 from hemostat.train.optimizer_state import plain_groups
 from hemostat.train.own_optimizer import written_lr
+from hemostat.train.parallel.sharded import local
 from hemostat.train.precision import Precision
 
 Norm = Callable[[Sequence[torch.Tensor]], float]
@@ -148,17 +149,6 @@ def scale_(grads: Sequence[torch.Tensor], factor: float) -> None:
     """Multiply gradients in place, each part where it lies; of a sharded one that is the shard."""
     if grads:
         torch._foreach_mul_([local(grad) for grad in grads], factor)
-
-
-def local(tensor: torch.Tensor) -> torch.Tensor:
-    """The part of a tensor that lies on this rank; all of one that is not sharded."""
-    return getattr(tensor, "_local_tensor", tensor)
-
-
-def plain(tensor: torch.Tensor) -> torch.Tensor:
-    """A tensor whole on this rank; of one that is shared out all ranks must ask."""
-    whole: torch.Tensor = tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
-    return whole
 
 
 def total_norm(grads: list[torch.Tensor]) -> float:

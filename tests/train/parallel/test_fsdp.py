@@ -15,6 +15,7 @@ from hemostat.errors import FieldError
 from hemostat.train.parallel import fsdp
 from hemostat.train.parallel.norm import GradNorm
 from hemostat.train.parallel.recompute import recompute
+from hemostat.train.parallel.sharded import local
 from hemostat.train.update import scale_
 
 VOCAB, ROWS = 67, 8  # neither divides
@@ -110,10 +111,6 @@ def trained(
         "norms": norms,
         "share": sum(local(param).numel() for param in params) / sum(param.numel() for param in params),
     }
-
-
-def local(tensor: Tensor) -> Tensor:
-    return tensor.to_local() if isinstance(tensor, DTensor) else tensor
 
 
 def loss_of(output: Tensor, targets: Tensor) -> Tensor:

@@ -18,10 +18,11 @@ from hemostat.track import collect_provenance
 from hemostat.train.callbacks.bill import Bill
 from hemostat.train.callbacks.told import HEEDED, Told, check_settings
 from hemostat.train.control import ControlVote, Stop, stronger
-from hemostat.train.header import hardware, plain_or_text
+from hemostat.train.header import hardware
 from hemostat.train.outcome import Outcome, Status
 from hemostat.train.process import World
 from hemostat.train.record import Record
+from hemostat.train.recorded_task import plain_or_text
 from hemostat.train.resolve import find_price
 from hemostat.train.run_guards import heed
 from hemostat.train.run_guards.divergence import DivergenceGuard

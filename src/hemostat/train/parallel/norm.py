@@ -10,6 +10,8 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.distributed.tensor import DTensor, Partial, Replicate
 
+from hemostat.train.parallel.sharded import local
+
 
 class GradNorm:
     """2-norm of all gradients together, over parameters that lie on different meshes; the same bits on all ranks.
@@ -53,7 +55,7 @@ class GradNorm:
             if param.grad is not None:
                 copies = self._num_ranks // (self._num_stages * num_shards(param.grad))
                 copies *= 2 if id(param) in self._tied else 1
-                groups.setdefault(copies, []).append(_local(_reduced(param.grad)))
+                groups.setdefault(copies, []).append(local(_reduced(param.grad)))
         squares = [_square(grads) / copies for copies, grads in groups.items()]
         square = torch.stack(squares).sum() if squares else torch.zeros((), dtype=torch.float64)
         if self._num_ranks > 1:
@@ -87,10 +89,6 @@ def _reduced(grad: Tensor) -> Tensor:
             Replicate() if isinstance(placement, Partial) else placement for placement in grad.placements
         ]
     )
-
-
-def _local(tensor: Tensor) -> Tensor:
-    return tensor.to_local() if isinstance(tensor, DTensor) else tensor
 
 
 def _square(grads: Sequence[Tensor]) -> Tensor:

@@ -26,8 +26,8 @@ from torch import nn
 
 from hemostat.errors import TaskError
 from hemostat.train.parallel import huggingface
+from hemostat.train.parallel.tp_plan import WORDS
 
-WORDS: Final = ("colwise", "rowwise", "sequence", "heads", "vocab_in", "vocab_out")
 _DOMINANT: Final = 2 / 3  # of the parameters in all lists of blocks
 
 

@@ -24,6 +24,7 @@ from torch.distributed.tensor.parallel import loss_parallel as torch_loss_parall
 from torch.utils import _pytree as pytree
 
 from hemostat.errors import TaskError
+from hemostat.train.parallel.sharded import local
 from hemostat.train.parallel.tp_plan import Planned, features, head_counts, is_conv1d, planned
 
 _CUT: Final = re.compile("DTensor|[Ss]harding (strategy|[Pp]ropagation)")
@@ -238,7 +239,7 @@ def _look_up_own_rows(module: nn.Module, mesh: DeviceMesh, between: Placement) -
     first = min(rows * mesh.get_local_rank(), weight.size(0))
 
     def look_up(self: nn.Embedding, ids: Tensor) -> Tensor:
-        own = _local(self.weight)
+        own = cast(DTensor, self.weight).to_local()  # a gradient goes back through it
         here = (ids >= first) & (ids < first + own.size(0))
         inside = torch.where(here, ids - first, 0)
         padding = self.padding_idx
@@ -295,10 +296,6 @@ def whole(tree: Any) -> Any:
     return pytree.tree_map_only(DTensor, lambda tensor: _whole_on_mesh(tensor).to_local(), tree)
 
 
-def _local(tensor: Any) -> Tensor:
-    return cast(DTensor, tensor).to_local()
-
-
 def complete_grads(params: Sequence[Tensor]) -> None:
     """Add up gradients of which each rank has seen its positions only; once a window, before anything reads them.
 
@@ -319,7 +316,7 @@ def complete_grads(params: Sequence[Tensor]) -> None:
         else:
             param.grad = grad.redistribute(placements=param.placements)
     for (mesh, _), owners in parts.items():
-        flat = torch.cat([_local(owner.grad).flatten() for owner in owners])
+        flat = torch.cat([local(cast(Tensor, owner.grad)).flatten() for owner in owners])
         dist.all_reduce(flat, group=mesh.get_group())
         sums = torch.split(flat, [owner.numel() for owner in owners])
         for owner, part in zip(owners, sums, strict=True):

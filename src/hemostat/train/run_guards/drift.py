@@ -10,8 +10,9 @@ import torch
 from hemostat.findings import Finding, Severity
 from hemostat.train.parallel import dp
 from hemostat.train.parallel.alike import checksum
+from hemostat.train.parallel.sharded import local
 from hemostat.train.run_guards.guard import RankGuard
-from hemostat.train.update import Step, local
+from hemostat.train.update import Step
 
 if TYPE_CHECKING:
     from hemostat.train.session import Session
