@@ -145,9 +145,8 @@ LAYOUTS = {
     4: ["dp=2,fsdp=2", "dp=2,tp=2", "fsdp=2,tp=2", "pp=2,fsdp=2", "pp=2,tp=2", "pp=2,dp=2", "pp=4"],
 }
 CASES = [(num, layout) for num, layouts in LAYOUTS.items() for layout in layouts]
-
-
-EIGHT = ["pp=2,fsdp=2,tp=2", "dp=2,fsdp=2,tp=2"]
+# eight processes, or minutes of compilation
+LONG = [(8, "pp=2,fsdp=2,tp=2"), (8, "dp=2,fsdp=2,tp=2"), (1, "compile=true"), (2, "fsdp=2,compile=true")]
 
 
 @pytest.fixture(scope="module")
@@ -179,6 +178,6 @@ def test_groups_of_an_own_optimizer_follow_a_tied_model(ranks, layout):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("layout", EIGHT)
-def test_eight_processes_train_as_one_does(ranks, one_process, layout):
-    test_a_layout_trains_as_one_process_does(ranks, one_process, 8, layout, False)
+@pytest.mark.parametrize(("num_ranks", "layout"), LONG)
+def test_the_same_of_layouts_that_take_long(ranks, one_process, num_ranks, layout):
+    test_a_layout_trains_as_one_process_does(ranks, one_process, num_ranks, layout, False)
