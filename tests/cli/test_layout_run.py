@@ -16,7 +16,7 @@ import torch, hemostat
 from torch.utils.data import TensorDataset
 
 class Curve(hemostat.Task):
-    lr: float = 0.3
+    lr: float = 0.05
     tuned_batch: int = 8
     epochs: float = 40
     optimizer: str = "sgd"

@@ -70,7 +70,6 @@ def test_ranks_draw_alike_only_where_they_hold_the_same_whole(ranks, layout, ali
     if "pp" not in layout:
         for name, weight in weights.items():  # masks that differed where they must not drive copies apart
             torch.testing.assert_close(weight, theirs[name], rtol=0, atol=1e-12)
-    assert losses[-1] < losses[0]
 
 
 @pytest.mark.parametrize("recompute", ["selective", "full"])
