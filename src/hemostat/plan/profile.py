@@ -43,14 +43,17 @@ class Kept(Config, frozen=True, kw_only=True):
     Attributes:
         name: what it is, as a person says it: "input of the norm".
         num_bytes: of one sample, undivided.
-        share: who divides it: "tp" (it lies inside the cut matrices), "sp" (sequence parallelism does), "" nobody.
+        share: who divides it: "tp" (it lies inside the cut matrices), "sp" (sequence parallelism does), "loss"
+            (logits that stay shared out over the vocabulary), "" nobody.
         is_cheap: selective recomputation drops it: no output of a matrix product, nor of fused attention.
+        is_extra: only selective recomputation keeps it: an output that plain backward does not read.
     """
 
     name: str
     num_bytes: float
     share: str = ""
     is_cheap: bool = False
+    is_extra: bool = False
 
 
 class Part(Config, frozen=True, kw_only=True):
@@ -61,11 +64,15 @@ class Part(Config, frozen=True, kw_only=True):
         count: equal parts in a row.
         num_params: parameters of one, undivided.
         num_tp_params: those of them that tensor parallelism divides; the others lie whole on each rank.
+        num_frozen_params: those of them that are not trained: no gradient, no optimizer state.
         products: of the forward pass.
         moved_bytes: read and written by everything that is no product, per sample, forward; it bounds small work.
         kept: for backward.
         input_bytes: of one sample's input: what full recomputation keeps and what passes between stages.
-        passing_bytes: the most that lives besides, for a moment, in one part's backward pass, per sample.
+        passing_bytes: the most that lives besides, for a moment, in one part's backward pass, per sample; divided
+            like logits in the last part, else like what lies inside the cut matrices.
+        forward_passing_bytes: the same in its forward pass; it matters for the loss.
+        gathered_bytes: of `passing_bytes`, what tensor parallelism gathers whole on each rank.
         is_block: a pipeline may cut before it, FSDP gathers it as a unit, recomputation treats it as one.
     """
 
@@ -73,11 +80,14 @@ class Part(Config, frozen=True, kw_only=True):
     count: int = 1
     num_params: int = 0
     num_tp_params: int = 0
+    num_frozen_params: int = 0
     products: tuple[Product, ...] = ()
     moved_bytes: float = 0.0
     kept: tuple[Kept, ...] = ()
     input_bytes: float = 0.0
     passing_bytes: float = 0.0
+    forward_passing_bytes: float = 0.0
+    gathered_bytes: float = 0.0
     is_block: bool = False
 
     @property
@@ -87,8 +97,8 @@ class Part(Config, frozen=True, kw_only=True):
 
     @property
     def kept_bytes(self) -> float:
-        """What one of them keeps of one sample, undivided."""
-        return sum(kept.num_bytes for kept in self.kept)
+        """What one of them keeps of one sample, undivided, where nothing is computed again."""
+        return sum(kept.num_bytes for kept in self.kept if not kept.is_extra)
 
 
 class Profile(Config, frozen=True, kw_only=True):

@@ -18,8 +18,16 @@ class Regime(Config, frozen=True, kw_only=True):
         optimizer_bytes: moments, and a master copy where there is one.
         reduce_bytes: of a gradient while it is summed over ranks.
         zero_stage: what data ranks divide: 0 nothing, 1 optimizer state, 2 gradients too, 3 weights too; FSDP is 3.
+        holds_grads: gradients keep their memory between steps (Megatron's and DDP's buffers, or zeroing in place).
+        bucket_bytes: of a second copy of each gradient, DDP's buckets without `gradient_as_bucket_view`.
+        step_bytes: of the optimizer step's temporaries: one list of the parameters' size in a foreach AdamW, 0 in a
+            fused one.
+        has_spare_grads: one gradient of each matrix shape of a block, in the compute dtype, stays allocated
+            (Transformer Engine's placeholders beside Megatron's main gradients).
 
-    Source: Rajbhandari et al. 2020 (arXiv 1910.02054), section 3 and table 1.
+    Source: Rajbhandari et al. 2020 (arXiv 1910.02054), section 3 and table 1; `torch.optim.adamw`
+        (`_multi_tensor_adamw`: the square roots are a new list); `get_dummy_wgrad` of Transformer Engine's
+        `module/base.py`, which keeps each gradient it made by its shape.
     """
 
     name: str
@@ -29,6 +37,10 @@ class Regime(Config, frozen=True, kw_only=True):
     optimizer_bytes: float = 8
     reduce_bytes: float = 4
     zero_stage: int = 0
+    holds_grads: bool = False
+    bucket_bytes: float = 0
+    step_bytes: float = 4
+    has_spare_grads: bool = False
 
 
 REGIMES: Final = (
@@ -36,8 +48,25 @@ REGIMES: Final = (
     Regime(name="autocast", compute_bytes=2),
     Regime(name="fsdp", compute_bytes=2, zero_stage=3),
     Regime(name="mixed", weight_bytes=2, compute_bytes=2, grad_bytes=2, optimizer_bytes=12, reduce_bytes=2),
-    Regime(name="bf16", weight_bytes=2, compute_bytes=2, grad_bytes=2, optimizer_bytes=4, reduce_bytes=2),
-    Regime(name="megatron", weight_bytes=2, compute_bytes=2, optimizer_bytes=12, zero_stage=1),
+    Regime(
+        name="bf16",
+        weight_bytes=2,
+        compute_bytes=2,
+        grad_bytes=2,
+        optimizer_bytes=4,
+        reduce_bytes=2,
+        step_bytes=2,
+    ),
+    Regime(
+        name="megatron",
+        weight_bytes=2,
+        compute_bytes=2,
+        optimizer_bytes=12,
+        zero_stage=1,
+        holds_grads=True,
+        step_bytes=0,
+        has_spare_grads=True,
+    ),
 )
 
 
