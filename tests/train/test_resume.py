@@ -177,6 +177,17 @@ def resumed_id(run_id: str) -> tuple[Session, list, list[str]]:
     return session, seen, [str(item.message) for item in caught if item.category is HemostatWarning]
 
 
+def test_a_checkpoint_of_a_newer_version_is_refused_and_the_run_stays_as_it_was():
+    loop(begin(), stop_at=6)
+    record = load_run(RUNS)
+    manifest = Checkpoints(record.path).path(6) / "manifest.json"
+    manifest.write_text(json.dumps(json.loads(manifest.read_text()) | {"format": 99, "hemostat": "9.9"}))
+    before = (record.path / "run.json").read_bytes(), record.exit
+    with pytest.raises(RecordError, match=r"format 99, made with hemostat 9\.9"):
+        loop(begin(resume="last"))
+    assert ((record.path / "run.json").read_bytes(), load_run(RUNS).exit) == before
+
+
 def test_without_a_whole_checkpoint_it_says_so():
     session = begin()
     with session:
