@@ -119,3 +119,9 @@ def test_a_tied_head_counts():
     model = GPT()
     model.head.weight = model.embedding.weight
     assert block_costs(model, list(model.blocks), CALL).behind == 2 * N * WIDTH * VOCABULARY
+
+
+def test_an_lstm_costs_what_its_products_do():
+    model = nn.Sequential(nn.LSTM(WIDTH, 5, batch_first=True))
+    costs = block_costs(model, list(model), ((torch.ones(ROWS, LENGTH, WIDTH),), {}))
+    assert costs.blocks == (2 * N * 4 * 5 * (WIDTH + 5),)

@@ -14,18 +14,9 @@ from torch.utils import _pytree as pytree
 from torch.utils.flop_counter import FlopCounterMode, sdpa_flop_count
 
 from hemostat.blame import said
+from hemostat.task.faked import WITHOUT_VALUES, named_tensors
 
 _aten: Final = torch.ops.aten
-# what a model or a loss raises that looks at values, which there are none of
-_WITHOUT_VALUES: Final = (
-    RuntimeError,
-    TypeError,
-    ValueError,
-    AttributeError,
-    AssertionError,
-    IndexError,
-    KeyError,
-)
 
 
 class BlockCosts(NamedTuple):
@@ -54,8 +45,9 @@ def block_costs(
 ) -> BlockCosts:
     """Count the floating-point operations of a forward pass, without computing it.
 
-    Counted are matrix products, convolutions, attention and softmax. The backward pass costs about twice as much in
-    every block alike, so it changes no balance. Weights, running statistics and random numbers stay as they are.
+    Counted are matrix products, convolutions, attention, LSTM layers and softmax. The backward pass costs about
+    twice as much in every block alike, so it changes no balance. Weights, running statistics and random numbers stay
+    as they are.
 
     Args:
         model: unwrapped.
@@ -79,7 +71,7 @@ def block_costs(
     why = ""
     with FakeTensorMode(allow_non_fake_inputs=True) as fake, torch.no_grad():
         made = partial(pytree.tree_map_only, torch.Tensor, fake.from_tensor)
-        weights = made(dict(_tensors(model)))
+        weights = made(dict(named_tensors(model)))
         with (
             FlopCounterMode(display=False, custom_mapping=_MORE) as counter,
             _marks(blocks, counter) as marks,
@@ -88,24 +80,16 @@ def block_costs(
                 output = torch.func.functional_call(
                     model, weights, made(tuple(args)), made(dict(kwargs)), tie_weights=False
                 )
-            except _WITHOUT_VALUES as error:
+            except WITHOUT_VALUES as error:
                 return _by_parameters(model, blocks, f"its forward cannot run without values, {said(error)}")
             if loss is not None:
                 try:
                     loss(output)
-                except _WITHOUT_VALUES as error:
+                except WITHOUT_VALUES as error:
                     why = f"without the loss, which cannot run without values, {said(error)}"
             marks.finish()
             behind = counter.get_total_flops() - marks.end
     return BlockCosts(tuple(marks.costs), marks.before, behind, "FLOP", why)
-
-
-def _tensors(model: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
-    """Parameters and buffers, those of a module with several names once: torch does not put them back right else."""
-    for prefix, module in model.named_modules():
-        for key, tensor in (*module._parameters.items(), *module._buffers.items()):
-            if tensor is not None:
-                yield f"{prefix}.{key}" if prefix else key, tensor
 
 
 class _Marks:
@@ -177,7 +161,15 @@ def _softmax_flop(shape: tuple[int, ...], *_: Any, **__: Any) -> int:
     return 5 * math.prod(shape)
 
 
+def _recurrent_flop(
+    inputs: tuple[int, ...], of_input: tuple[int, ...], of_state: tuple[int, ...], *_: Any, **__: Any
+) -> int:
+    """A product with the input and one with the state at each step of each sample."""
+    return 2 * inputs[0] * inputs[1] * (math.prod(of_input) + math.prod(of_state))
+
+
 _MORE: Final[dict[Any, Any]] = {
+    _aten.mkldnn_rnn_layer: _recurrent_flop,
     _aten._scaled_dot_product_flash_attention_for_cpu: _attention_flop,
     _aten._softmax: _softmax_flop,
     _aten._log_softmax: _softmax_flop,
