@@ -46,7 +46,7 @@ class Kept(Config, frozen=True, kw_only=True):
         share: who divides it: "tp" (it lies inside the cut matrices), "sp" (sequence parallelism does), "loss"
             (logits that stay shared out over the vocabulary), "" nobody.
         is_cheap: selective recomputation drops it: no output of a matrix product, nor of fused attention.
-        is_extra: only selective recomputation keeps it: an output that plain backward does not read.
+        is_extra: only eager selective recomputation keeps it: an output that no backward pass reads.
     """
 
     name: str
@@ -72,7 +72,6 @@ class Part(Config, frozen=True, kw_only=True):
         passing_bytes: the most that lives besides, for a moment, in one part's backward pass, per sample; divided
             like logits in the last part, else like what lies inside the cut matrices.
         forward_passing_bytes: the same in its forward pass; it matters for the loss.
-        gathered_bytes: of `passing_bytes`, what tensor parallelism gathers whole on each rank.
         is_block: a pipeline may cut before it, FSDP gathers it as a unit, recomputation treats it as one.
     """
 
@@ -87,7 +86,6 @@ class Part(Config, frozen=True, kw_only=True):
     input_bytes: float = 0.0
     passing_bytes: float = 0.0
     forward_passing_bytes: float = 0.0
-    gathered_bytes: float = 0.0
     is_block: bool = False
 
     @property

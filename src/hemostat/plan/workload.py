@@ -22,8 +22,10 @@ class Regime(Config, frozen=True, kw_only=True):
         bucket_bytes: of a second copy of each gradient, DDP's buckets without `gradient_as_bucket_view`.
         step_bytes: of the optimizer step's temporaries: one list of the parameters' size in a foreach AdamW, 0 in a
             fused one.
-        has_spare_grads: one gradient of each matrix shape of a block, in the compute dtype, stays allocated
-            (Transformer Engine's placeholders beside Megatron's main gradients).
+        loads_whole: each process puts the whole model on its device before it is shared out.
+        engine: whose habits come on top. "torch": a pipeline has buffers for every micro-batch and keeps the results
+            of the last stage (`torch.distributed.pipelining`). "megatron": one gradient of each matrix shape stays
+            allocated in the compute dtype (Transformer Engine's placeholders beside the main gradients).
 
     Source: Rajbhandari et al. 2020 (arXiv 1910.02054), section 3 and table 1; `torch.optim.adamw`
         (`_multi_tensor_adamw`: the square roots are a new list); `get_dummy_wgrad` of Transformer Engine's
@@ -40,7 +42,8 @@ class Regime(Config, frozen=True, kw_only=True):
     holds_grads: bool = False
     bucket_bytes: float = 0
     step_bytes: float = 4
-    has_spare_grads: bool = False
+    loads_whole: bool = False
+    engine: str = "torch"
 
 
 REGIMES: Final = (
@@ -65,7 +68,7 @@ REGIMES: Final = (
         zero_stage=1,
         holds_grads=True,
         step_bytes=0,
-        has_spare_grads=True,
+        engine="megatron",
     ),
 )
 

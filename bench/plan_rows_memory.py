@@ -1,0 +1,273 @@
+"""Published peaks of memory as profiles, layouts and workloads: one function per table of ../shared/data/plan."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from hemostat.plan.families import LOSSES, SOFTWARE, Decoder, decoder_profile, lora_profile
+from hemostat.plan.layout import Layout
+from hemostat.plan.memory import Forecast, peak
+from hemostat.plan.workload import REGIMES, Workload
+
+ROOT = Path(__file__).resolve().parents[1]
+DATA = ROOT.parent / "shared" / "data" / "plan"
+GIB = 2**30
+REGIME = {regime.name: regime for regime in REGIMES}
+
+
+class Row(NamedTuple):
+    """One published figure beside the forecast of its configuration."""
+
+    name: str
+    config: str
+    measured_bytes: float
+    forecast: Forecast
+    predicted_bytes: float
+
+
+def table(name: str) -> list[dict[str, str]]:
+    """Rows of one of the tables."""
+    with (DATA / name).open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def simumax() -> Iterator[Row]:
+    """Dense and context-parallel rows, allocated; the three micro-batch counts of a configuration are one."""
+    seen = set()
+    for row in table("simumax_b200_measured_vs_predicted.csv"):
+        sizes = {name: int(row[name]) for name in ("tp", "pp", "cp", "ep", "dp", "seq", "layers", "n_gpus")}
+        if sizes["ep"] > 1:
+            continue
+        config = "-".join((row["model"], *(f"{name}{sizes[name]}" for name in ("tp", "pp", "cp", "seq"))))
+        if config in seen:
+            continue
+        seen.add(config)
+        decoder = Decoder(
+            name=row["model"],
+            num_layers=sizes["layers"],
+            hidden=int(row["hidden"]),
+            num_heads=int(row["heads"]),
+            num_kv_heads=int(row["kv_heads"]),
+            head_width=int(row["hidden"]) // int(row["heads"]),
+            ffn=int(row["ffn"]),
+            vocab=int(row["vocab"]),
+            num_tokens=sizes["seq"] // sizes["cp"],
+        )
+        shares = sizes["dp"] * sizes["cp"]  # Megatron's distributed optimizer counts both
+        forecast = peak(
+            decoder_profile(decoder, "megatron"),
+            Layout(dp=shares, tp=sizes["tp"], pp=sizes["pp"]),
+            Workload(micro_batch=1, accumulation=4, regime=REGIME["megatron"]),
+        )
+        measured = float(row["real_peak_alloc_GiB"]) * GIB
+        yield Row(row["case"], config, measured, forecast, forecast.allocated.num_bytes)
+
+
+SCHEDULE = {"": None, "1F1B": "1f1b", "Interleaved1F1B": "interleaved"}
+RECOMPUTE = {"none": "none", "full": "full", "selective-op": "selective"}
+
+
+def torchtitan() -> Iterator[Row]:
+    """Reserved rows, but for those whose recomputation is not stated; the loss is compiled since 2025."""
+    for row in table("torchtitan_measured.csv"):
+        if row["peak_mem_kind"] != "reserved" or row["precision"].startswith("nvfp4"):
+            continue
+        sizes = {name: int(row[name] or 1) for name in ("tp", "pp", "cp", "vpp", "dp_degree", "seq", "mbs")}
+        config = "-".join(
+            (
+                row["model"],
+                row["gpu"],
+                row["compile"],
+                row["precision"],
+                row["activation_ckpt"],
+                *(f"{k}{v}" for k, v in sizes.items()),
+                row["notes"][:2],
+            )
+        )
+        if row["activation_ckpt"] not in RECOMPUTE:
+            yield Row("", config, 0, None, 0)
+            continue
+        decoder = Decoder(
+            name=row["model"],
+            num_layers=int(row["layers"]),
+            hidden=int(row["hidden"]),
+            num_heads=int(row["heads"]),
+            num_kv_heads=int(row["kv_heads"]),
+            head_width=128,
+            ffn=int(row["ffn"]),
+            vocab=int(row["vocab"]),
+            num_tokens=sizes["seq"] // sizes["cp"],
+        )
+        layout = Layout(
+            fsdp=sizes["dp_degree"] * sizes["cp"],
+            tp=sizes["tp"],
+            pp=sizes["pp"],
+            schedule=SCHEDULE[row["schedule"]],
+            stages_per_rank=sizes["vpp"],
+            reshard=sizes["pp"] == 1,
+            recompute=RECOMPUTE[row["activation_ckpt"]],
+            compile=row["compile"] == "1",
+        )
+        loss = (
+            "chunked"
+            if row["notes"].startswith("chunked")
+            else "compiled"
+            if "H200" in row["gpu"]
+            else "eager"
+        )
+        software = msgspec.structs.replace(SOFTWARE["torchtitan"], loss=LOSSES[loss])
+        work = Workload(
+            micro_batch=sizes["mbs"], accumulation=int(row["n_microbatches"]), regime=REGIME["fsdp"]
+        )
+        forecast = peak(decoder_profile(decoder, software), layout, work)
+        measured = float(row["peak_mem"]) * GIB
+        yield Row(row["source_ref"][-12:], config, measured, forecast, forecast.reserved.num_bytes)
+
+
+def _llama(
+    name: str, layers: int, hidden: int, heads: int, kv_heads: int, ffn: int, **more: object
+) -> Decoder:
+    sizes = {"vocab": 128256, "num_tokens": 2048, "head_width": hidden // heads, "is_tied": True} | more
+    return Decoder(
+        name=name, num_layers=layers, hidden=hidden, num_heads=heads, num_kv_heads=kv_heads, ffn=ffn, **sizes
+    )
+
+
+# from the models' own config.json
+SMALL = {
+    "Llama-3.2-1B": _llama("Llama-3.2-1B", 16, 2048, 32, 8, 8192),
+    "Llama-3.2-3B": _llama("Llama-3.2-3B", 28, 3072, 24, 8, 8192),
+    "Llama-3.1-8B": _llama("Llama-3.1-8B", 32, 4096, 32, 8, 14336, is_tied=False),
+    "Qwen2.5-1.5B": _llama("Qwen2.5-1.5B", 28, 1536, 12, 2, 8960, vocab=151936, has_bias="qkv"),
+}
+
+
+def vramcalc() -> Iterator[Row]:
+    """Training rows, allocated; gradients are zeroed in place there, so they are held."""
+    for row in table("vramcalc_single_gpu_measured.csv"):
+        words = row["setting"].split()
+        if row["mode"] != "train":
+            continue
+        decoder = SMALL[row["model"]]
+        is_amp, rank = "amp" in words, [int(word[5:]) for word in words if word.startswith("lora=")]
+        software = "transformers autocast" if is_amp else "transformers"
+        used = msgspec.structs.replace(SOFTWARE[software], is_flash="eager" not in words)
+        profile = lora_profile(decoder, rank[0], software) if rank else decoder_profile(decoder, used)
+        regime = REGIME["autocast" if is_amp else "bf16"]
+        if rank:  # adapters and their states are in fp32
+            regime = msgspec.structs.replace(regime, grad_bytes=4, optimizer_bytes=8, step_bytes=4)
+        forecast = peak(
+            profile,
+            Layout(recompute="full" if "ckpt" in words else "none"),
+            Workload(micro_batch=1, regime=msgspec.structs.replace(regime, holds_grads=True)),
+        )
+        measured = float(row["measured_peak_alloc_GB"]) * 1e9
+        name = f"{row['model']} {row['setting']}"
+        yield Row(name, name, measured, forecast, forecast.allocated.num_bytes)
+
+
+class Fit(NamedTuple):
+    """A configuration that was published as running or as out of memory, and what the plan says of it."""
+
+    name: str
+    ran: bool
+    is_predicted_to: bool
+    forecast: Forecast
+
+
+# what the driver offers to a process, in bytes: the nominal size in GiB, less 1 % for itself (39.59 GiB of 40 and
+# 79.25 of 80 on an A100)
+USABLE = 0.99
+
+
+def mpt_fits() -> Iterator[Fit]:
+    """Every row of llm-foundry's throughput tables ran on its device."""
+    for row in table("llm_foundry_mpt_throughput.csv"):
+        hidden, tokens = int(row["hidden"]), int(row["seq"])
+        decoder = Decoder(
+            name=row["model"],
+            num_layers=int(row["layers"]),
+            hidden=hidden,
+            num_heads=int(row["heads"]),
+            num_kv_heads=int(row["heads"]),
+            head_width=hidden // int(row["heads"]),
+            ffn=int(row["ffn"]),
+            vocab=int(row["vocab"]),
+            num_tokens=tokens,
+            is_gated=False,
+            num_positions=tokens,
+            is_tied=True,
+        )
+        software = msgspec.structs.replace(SOFTWARE["torch"], loss=LOSSES["separate"])
+        layout = Layout(
+            fsdp=int(row["dp_degree"]),
+            reshard=row["fsdp_or_zero"] == "FULL_SHARD",
+            recompute=row["activation_ckpt"],
+        )
+        reduce_bytes = 2 if row["precision"].endswith("PURE") else 4
+        regime = msgspec.structs.replace(REGIME["fsdp"], reduce_bytes=reduce_bytes)
+        work = Workload(micro_batch=int(row["mbs"]), accumulation=int(row["n_microbatches"]), regime=regime)
+        forecast = peak(decoder_profile(decoder, software), layout, work)
+        is_fit = forecast.fits(float(row["gpu_mem_gb"]) * GIB * USABLE)
+        more = " ".join((row["precision"], row["fsdp_or_zero"], row["activation_ckpt"]))
+        name = f"{row['model']} seq {tokens} mbs {row['mbs']} on {row['n_gpus']} x {row['gpu']} {more}"
+        yield Fit(name, True, is_fit, forecast)
+
+
+def _plain(name: str, layers: int, hidden: int, heads: int, vocab: int, **more: object) -> Decoder:
+    sizes = {
+        "num_kv_heads": heads,
+        "head_width": hidden // heads,
+        "ffn": 4 * hidden,
+        "is_gated": False,
+    } | more
+    return Decoder(
+        name=name, num_layers=layers, hidden=hidden, num_heads=heads, vocab=vocab, num_tokens=1, **sizes
+    )
+
+
+# from the models' own config.json
+LITGPT = {
+    ("1.3 B", "phi-1.5"): _plain("phi-1.5", 24, 2048, 32, 51200, has_bias=True),
+    ("3 B", "StableLM Alpha"): _plain("StableLM Alpha 3B", 16, 4096, 32, 50688, has_bias=True),
+    ("7 B", "Llama 2"): _plain("Llama 2 7B", 32, 4096, 32, 32000, is_gated=True, ffn=11008),
+    ("13 B", "Llama 2"): _plain("Llama 2 13B", 40, 5120, 40, 32000, is_gated=True, ffn=13824),
+    ("40 B", "Falcon"): _plain("Falcon 40B", 60, 8192, 128, 65024, num_kv_heads=8),
+}
+NF4_BYTES = {
+    "None": 2.0,
+    "bnb.nf4": 0.5 + 4 / 64,
+    "bnb.nf4-dq": 0.5 + 1 / 64 + 4 / (64 * 256),
+}  # 4 bits and scales
+
+
+def litgpt_fits() -> Iterator[Fit]:
+    """Adapters on one device of 40 GB, or shared out by FSDP after the whole model was loaded on each."""
+    for row in table("litgpt_resource_tables.csv"):
+        if row["peak_mem_GB"] == "N/A":
+            continue
+        num_gpus, quant = int(row["gpus"].split()[0]), row["quant"]
+        decoder = msgspec.structs.replace(
+            LITGPT[row["size"], row["model"]], num_tokens=int(row["max_seq_tokens"])
+        )
+        software = msgspec.structs.replace(SOFTWARE["transformers"], repeats_keys=True)
+        regime = msgspec.structs.replace(
+            REGIME["bf16"], weight_bytes=NF4_BYTES[quant], zero_stage=0, loads_whole=True
+        )
+        is_quantised = quant != "None"
+        table_bytes = (
+            decoder.vocab * decoder.hidden * (2 - regime.weight_bytes)
+        )  # only products are quantised
+        profile = lora_profile(decoder, 8, software, is_cast=False, is_quantised=is_quantised)
+        forecast = peak(
+            msgspec.structs.replace(profile, num_buffer_bytes=round(table_bytes)),
+            Layout(fsdp=num_gpus),
+            Workload(micro_batch=int(row["mbs"]), regime=regime),
+        )
+        name = f"{row['method']}: {row['size']} {row['model']} {quant} mbs {row['mbs']} {row['peak_mem_GB']}"
+        yield Fit(name, row["peak_mem_GB"] != "OOM", forecast.fits(40 * GIB * USABLE), forecast)

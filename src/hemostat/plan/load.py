@@ -1,0 +1,229 @@
+"""`Load`: what one position of a pipeline carries, in bytes on one process, before asking when."""
+
+from __future__ import annotations
+
+from hemostat.plan.layout import Layout
+from hemostat.plan.parallel import fsdp
+from hemostat.plan.parallel.dp import num_shares, states
+from hemostat.plan.parallel.pp import Held
+from hemostat.plan.parallel.tp import (
+    divisor,
+    local_bytes,
+    local_matrix_params,
+    local_params,
+    loss_temporaries,
+)
+from hemostat.plan.profile import Kept, Part, Profile
+from hemostat.plan.workload import Workload
+
+Items = dict[str, float]
+
+
+class Load:
+    """What one position of a pipeline carries, in bytes on one process and for one micro-batch.
+
+    Args:
+        profile: the model.
+        held: the parts on this position.
+        layout: how they are divided.
+        workload: micro-batch and bytes per parameter.
+    """
+
+    def __init__(self, profile: Profile, held: Held, layout: Layout, workload: Workload) -> None:
+        self.profile, self.held, self.layout, self.workload = profile, held, layout, workload
+        self.regime = workload.regime
+        self.root_parts = (*held.head, *held.tail)
+        is_whole = bool(held.head and held.tail)
+        tied = profile.num_tied_params / layout.tp if is_whole else 0.0
+        sizes = [(local_params(part, layout), count) for part, count in held.blocks]
+        self.units = fsdp.Units(
+            root=sum(local_params(part, layout) * part.count for part in self.root_parts) - tied,
+            blocks=sum(size * count for size, count in sizes),
+            block=max((size for size, _ in sizes), default=0.0),
+        )
+        frozen = sum(
+            count * _frozen_params(part, layout)
+            for part, count in (*held.blocks, *((part, part.count) for part in self.root_parts))
+        )
+        if is_whole:  # both parts count the parameters that they share
+            frozen -= tied * held.tail[-1].num_frozen_params / max(held.tail[-1].num_params, 1)
+        self.num_params = self.units.root + self.units.blocks
+        self.num_trained = self.num_params - frozen
+        self.tail_trained = sum(
+            (local_params(part, layout) - _frozen_params(part, layout)) * part.count for part in held.tail
+        )
+        self.states = states(self.regime, layout, self.num_params, frozen)
+        self.weight_shares, self.gradient_shares, _ = num_shares(self.regime, layout)
+        self.is_sharded = self.weight_shares > 1
+        self._count_activations()
+
+    def _count_activations(self) -> None:
+        layout, samples = self.layout, self.workload.micro_batch
+        self.blocks_kept = self.recomputed = self.passing = self.block_kept = 0.0
+        for part, count in self.held.blocks:
+            kept = samples * _kept_bytes(part, layout)
+            again = samples * local_bytes(_without_extra(part), layout) - kept if part.is_block else 0.0
+            self.blocks_kept += count * kept
+            self.block_kept = max(self.block_kept, kept)
+            self.recomputed = max(self.recomputed, again if layout.recompute != "none" else 0.0)
+            self.passing = max(self.passing, samples * part.passing_bytes / layout.tp)
+        whole = [(part, local_bytes(_without_extra(part), layout)) for part in self.root_parts]
+        self.head_kept = samples * sum(size * part.count for part, size in whole if part in self.held.head)
+        self.tail_kept = samples * sum(size * part.count for part, size in whole if part in self.held.tail)
+        passing = [loss_temporaries(part, layout) for part in self.held.tail]
+        self.tail_forward = samples * sum(forward for forward, _ in passing)
+        self.tail_backward = samples * sum(backward for _, backward in passing)
+        results = sum(
+            product.rows * product.columns / (layout.tp if product.cut == "columns" else 1)
+            for part in self.held.tail
+            for product in part.products
+        )
+        shares = 1 if layout.loss_parallel else 1 / layout.tp
+        self.results = samples * self.regime.compute_bytes * results / shares
+        self.sent = samples * max((part.input_bytes for part, _ in self.held.blocks), default=0.0)
+        if layout.tp > 1 and layout.sequence_parallel:
+            # the gathered gradient of a block's result, and that of its input before it is summed over tp
+            self.passing += 2 * self.sent
+
+    @property
+    def head_gradients(self) -> float:
+        """Gradients of the head's matrix and of its input, made while the gradient of the logits lives.
+
+        Source: the backward pass of a matrix product; the gradient of the input is whole on each rank until it is
+            summed over tp. Megatron writes that of the matrix to where it stays.
+        """
+        made = 0.0 if self.regime.engine == "megatron" else self.regime.compute_bytes * self.tail_trained
+        return made + self.workload.micro_batch * sum(part.input_bytes for part in self.held.tail)
+
+    @property
+    def are_gradients_held(self) -> bool:
+        """Gradients have their memory already when the pass begins that is looked at.
+
+        Source: `torch.nn.parallel.DistributedDataParallel`: its buckets live as long as it, and with
+            `gradient_as_bucket_view` gradients are views of them.
+        """
+        is_view = (self.layout.dp or 1) > 1 and not self.is_sharded and not self.regime.bucket_bytes
+        return self.regime.holds_grads or self.workload.accumulation > 1 or is_view
+
+    @property
+    def is_deferred(self) -> bool:
+        """Gradients stay whole until the last micro-batch, which happens to shared-out models in a pipeline."""
+        return self.is_sharded and self.layout.pp > 1
+
+    def lasting(self, *, in_pass: bool = True) -> Items:
+        """What lives through the whole step, or only through its forward and backward passes.
+
+        Args:
+            in_pass: with what is gathered for the passes.
+        """
+        regime, layout = self.regime, self.layout
+        items = {
+            "weights": self.states.weights,
+            "optimizer state": self.states.optimizer,
+            "buffers": float(self.profile.num_buffer_bytes),
+        }
+        if (layout.dp or 1) > 1 and not self.is_sharded:
+            items["gradient buckets"] = regime.bucket_bytes * self.num_trained
+        if regime.engine == "megatron":
+            block = max((local_matrix_params(part, layout) for part, _ in self.held.blocks), default=0.0)
+            tail = sum(local_matrix_params(part, layout) for part in self.held.tail)
+            items["spare gradients"] = regime.compute_bytes * (block + tail)
+            if layout.tp > 1 and layout.sequence_parallel:
+                items["gathered activations"] = self.sent
+        elif layout.pp > 1:
+            items["pipeline buffers"] = self._pipeline_buffers()
+        if self.is_sharded and in_pass:
+            items["gathered parameters"] = fsdp.gathered_bytes(regime, layout, self.units)
+        if self.is_deferred and in_pass:
+            items["whole gradients"] = fsdp.deferred_bytes(
+                regime, layout, self.units, self.workload.accumulation
+            )
+        return items
+
+    def _pipeline_buffers(self) -> float:
+        """Tensors at the borders of stages, besides the inputs of the micro-batches in flight.
+
+        Inputs that are yet to come and gradients that come back have a buffer for each micro-batch; the result of each
+        pass is kept until its backward pass, and those of the last stage until the step ends.
+
+        Source: `_PipelineStageBase` of torch 2.9 to 2.13: `_prepare_forward_infra`, `_create_grad_recv_info`,
+            `fwd_cache` and `output_chunks`.
+        """
+        number, stages = self.workload.accumulation, self.layout.stages_per_rank
+        in_flight = self.held.num_in_flight
+        receiving = stages - (1 if self.held.head else 0)
+        sending = stages - (1 if self.held.tail else 0)
+        borders = receiving * max(0.0, number - in_flight) + sending * (number + in_flight)
+        results = self.results * (number - self.held.num_tails)
+        return self.sent / divisor("sp", self.layout) * borders + results
+
+    @property
+    def aside_bytes(self) -> float:
+        """Reserved, free at the peak, and of no use to it."""
+        if not self.is_sharded:
+            return 0.0
+        freed = 0.0 if self.are_gradients_held else self.states.gradients
+        return fsdp.aside_bytes(self.regime, self.units, freed)
+
+    def copies(self, *, in_forward: bool) -> float:
+        """Weights in the compute dtype that autocast makes: cached in forward, kept where backward reads them.
+
+        Source: `torch.amp.autocast`, `cache_enabled`: copies of frozen weights are not cached; a block that is
+            computed again makes its copies again.
+        """
+        regime, layout = self.regime, self.layout
+        if self.is_sharded or regime.compute_bytes >= regime.weight_bytes:
+            return 0.0
+        tail = sum(local_matrix_params(part, layout) for part in self.held.tail)
+        total = tail
+        for part, count in self.held.blocks:
+            size = local_matrix_params(part, layout)
+            if layout.recompute != "full":
+                total += size * count
+            elif in_forward and part.num_params:
+                total += size * count * (1 - part.num_frozen_params / part.num_params)
+            elif not in_forward:
+                total = max(total, tail + size)
+        return regime.compute_bytes * total
+
+    @property
+    def whole_bytes(self) -> float:
+        """Weights that stand whole on the device before each process keeps its share: of a unit, or of everything."""
+        if not self.is_sharded:
+            return 0.0
+        whole = self.num_params if self.regime.loads_whole else max(self.units.block, self.units.root)
+        return self.regime.weight_bytes * whole
+
+    def on_their_way(self, num_whole: float) -> float:
+        """Gradients in backward that are not shared out yet.
+
+        Args:
+            num_whole: parameters outside of the blocks whose gradients are there, and wait for the root's turn.
+        """
+        if not self.is_sharded or self.is_deferred:
+            return 0.0
+        return fsdp.reduced_bytes(self.regime, self.units) + self.regime.compute_bytes * num_whole
+
+    def gradients(self, part_of: float) -> float:
+        """Gradients that are there once backward has gone through this part of the trained parameters."""
+        return self.states.gradients * (1.0 if self.are_gradients_held else part_of)
+
+
+def _frozen_params(part: Part, layout: Layout) -> float:
+    return part.num_frozen_params * local_params(part, layout) / max(part.num_params, 1)
+
+
+def _kept_bytes(part: Part, layout: Layout) -> float:
+    """What one block keeps of a sample under the layout's recomputation."""
+    if not part.is_block or layout.recompute == "none":
+        return local_bytes(_without_extra(part), layout)
+    if layout.recompute == "full":
+        return part.input_bytes / divisor("sp", layout)
+    dropped = layout.compile  # a compiled block keeps no output that no backward pass reads
+    return local_bytes(
+        tuple(kept for kept in part.kept if not kept.is_cheap and not (kept.is_extra and dropped)), layout
+    )
+
+
+def _without_extra(part: Part) -> tuple[Kept, ...]:
+    return tuple(kept for kept in part.kept if not kept.is_extra)

@@ -1,0 +1,123 @@
+"""Which parts of a model a process of a pipeline holds, and for how many micro-batches at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from hemostat.errors import FieldError
+from hemostat.plan.layout import Layout
+from hemostat.plan.pipelines import PATTERNS, Size
+from hemostat.plan.profile import Part, Profile
+
+
+class Held(NamedTuple):
+    """What one position of the pipeline holds.
+
+    Attributes:
+        rank: position on the pp axis.
+        head: parts before the first block, on the first position only.
+        blocks: kinds of blocks with their numbers, in order.
+        tail: parts after the last block, on the last position only.
+        num_in_flight: micro-batches whose activations are held at once, counted in whole passes of all its stages.
+        num_tails: micro-batches whose loss is held at once: one, where backward follows it at once.
+    """
+
+    rank: int
+    head: tuple[Part, ...]
+    blocks: tuple[tuple[Part, int], ...]
+    tail: tuple[Part, ...]
+    num_in_flight: float
+    num_tails: int = 1
+
+
+def even_borders(num_blocks: int, num_stages: int) -> tuple[int, ...]:
+    """Where blocks are cut into stages that differ by one block at most, the larger ones first.
+
+    Raises:
+        FieldError: fewer blocks than stages.
+
+    Examples:
+        >>> even_borders(10, 4)
+        (0, 3, 6, 8, 10)
+    """
+    if num_blocks < num_stages:
+        raise FieldError(
+            "layout.pp",
+            num_stages,
+            f"makes more stages than the {num_blocks} blocks of the model",
+            f"Give a layout with pp * stages_per_rank of {max(num_blocks, 1)} or less.",
+        )
+    size, num_larger = divmod(num_blocks, num_stages)
+    return tuple(size * stage + min(stage, num_larger) for stage in range(num_stages + 1))
+
+
+def held_by(
+    profile: Profile, layout: Layout, num_micro_batches: int, borders: Sequence[int] | None = None
+) -> tuple[Held, ...]:
+    """What the positions of a pipeline hold; only those that can be the fullest where stages are even.
+
+    Activations in flight never grow and blocks never become more from one position to the next, so between the
+    first position and the last one the second holds most.
+
+    Args:
+        profile: the model.
+        layout: with its schedule known (`Layout.filled`), or 1f1b.
+        num_micro_batches: of a step.
+        borders: of the stages (`hemostat.plan.balance`); None: even ones.
+
+    Raises:
+        FieldError: fewer blocks than stages.
+    """
+    head, blocks, tail = split(profile)
+    if layout.pp == 1:
+        return (Held(0, head, blocks, tail, 1),)
+    stages_per_rank = layout.stages_per_rank
+    is_even = borders is None
+    cuts = even_borders(profile.num_blocks, layout.num_stages) if borders is None else borders
+    name = layout.schedule or ("interleaved" if stages_per_rank > 1 else "1f1b")
+    size = Size(layout.pp, num_micro_batches, stages_per_rank)
+    ranks = sorted({0, 1, layout.pp - 1}) if is_even else range(layout.pp)
+    found = []
+    for rank in ranks:
+        mine: list[tuple[Part, int]] = []
+        for stage in range(rank, layout.num_stages, layout.pp):
+            mine += _slice(blocks, cuts[stage], cuts[stage + 1])
+        is_last = rank == layout.pp - 1
+        pairs = PATTERNS[name].in_flight(rank, size)
+        found.append(
+            Held(
+                rank,
+                head if rank == 0 else (),
+                tuple(mine),
+                tail if is_last else (),
+                pairs / stages_per_rank,
+                num_micro_batches if name == "gpipe" else 1,
+            )
+        )
+    return tuple(found)
+
+
+def split(profile: Profile) -> tuple[tuple[Part, ...], tuple[tuple[Part, int], ...], tuple[Part, ...]]:
+    """Parts before the first block, blocks with their numbers, parts after them; a part between goes with the blocks.
+
+    A model without blocks is all tail, but for its first part.
+    """
+    parts = profile.parts
+    where = [index for index, part in enumerate(parts) if part.is_block]
+    if not where:
+        return parts[:-1], (), parts[-1:]
+    first, last = where[0], where[-1]
+    return parts[:first], tuple((part, part.count) for part in parts[first : last + 1]), parts[last + 1 :]
+
+
+def _slice(blocks: tuple[tuple[Part, int], ...], begin: int, end: int) -> list[tuple[Part, int]]:
+    found, position = [], 0
+    for part, count in blocks:
+        number = min(end, position + count) - max(begin, position)
+        if number > 0 and part.is_block:
+            found.append((part, number))
+        elif not part.is_block and begin < position <= end:
+            found.append((part, count))
+        position += count if part.is_block else 0
+    return found
