@@ -84,9 +84,9 @@ def test_an_address_of_ones_own(metadata, none):
     assert watch.look() == f"spot notice from {metadata.url}/notice (evicted at 12:00)"
 
 
-def session(spot: str | None) -> Session:
+def session(spot: str | None, epochs: float = 20) -> Session:
     data = TensorDataset(torch.ones(4000, 2))
-    base = Base(optimizer="sgd", lr=0.01, tuned_batch=4, epochs=20)
+    base = Base(optimizer="sgd", lr=0.01, tuned_batch=4, epochs=epochs)
     return Session(torch.nn.Linear(2, 1), None, data, base, settings=TrainSettings(spot=spot))
 
 
@@ -127,7 +127,7 @@ def _lives(thread: threading.Thread) -> bool:
 def test_an_address_that_is_dead_is_told_once_and_costs_nothing(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(SpotWatch.__init__, "__defaults__", (0.01,))
-    running = session("http://127.0.0.1:9/notice")
+    running = session("http://127.0.0.1:9/notice", epochs=0.3)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         trained(running, lambda: running.control.askers.append(lambda samples: None), at=100)
