@@ -60,15 +60,15 @@ class Residual(nn.Module):
 
 
 class Recurrent(nn.Module):
-    """An LSTM layer of which only the sequence goes on."""
+    """An LSTM layer behind a norm; only its sequence goes on."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
-        self.lstm = nn.LSTM(width, width, batch_first=True)
+        self.norm, self.lstm = nn.LayerNorm(width), nn.LSTM(width, width, batch_first=True)
 
     def forward(self, x: Tensor) -> Tensor:
         """Shape (batch, positions, width), unchanged."""
-        out: Tensor = self.lstm(x)[0]
+        out: Tensor = self.lstm(self.norm(x))[0]
         return out
 
 

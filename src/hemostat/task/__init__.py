@@ -7,7 +7,8 @@ from hemostat.task.losses import LossDoor
 from hemostat.task.modes import evaluation_mode
 from hemostat.task.optimizer import own_optimizer, recipe_optimizer
 from hemostat.task.profile import block_costs
-from hemostat.task.task import Task, hyper_parameters
+from hemostat.task.task import Task
+from hemostat.task.tracing import profile_of
 
 __all__ = [
     "LoadedTask",
@@ -17,9 +18,9 @@ __all__ = [
     "build_model",
     "call",
     "evaluation_mode",
-    "hyper_parameters",
     "load_task",
     "own_optimizer",
+    "profile_of",
     "recipe_optimizer",
     "to_device",
 ]

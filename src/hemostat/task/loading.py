@@ -39,6 +39,11 @@ class LoadedTask:
     spec: str
     path: Path
 
+    @property
+    def hyper_parameters(self) -> dict[str, Any]:
+        """Name to value of the fields of the task."""
+        return hyper_parameters(self.task)
+
 
 def load_task(spec: str, values: Mapping[str, Any] | None = None) -> LoadedTask:
     """Import a task file and build its task.

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 from torch import Tensor, nn
 
-from hemostat.plan.profile import Kept, Part, Product, Profile
+from hemostat.plan import Kept, Part, Product, Profile
 from hemostat.task.batch import tensors
 from hemostat.task.traced_pass import Blocks, Pass
 

@@ -13,7 +13,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from hemostat.blame import said, user_line
 from hemostat.errors import TaskError
-from hemostat.plan.profile import Profile
+from hemostat.plan import Profile
 from hemostat.task.batch import map_leaves, num_samples, tensors
 from hemostat.task.faked import named_tensors
 from hemostat.task.timeline import Timeline
