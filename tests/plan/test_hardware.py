@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from hemostat.errors import FieldError, UnknownNameError
-from hemostat.plan import known_instances
 from hemostat.plan.hardware import Cluster, device, instance_device, known_devices
+from hemostat.plan.prices import known_instances
 
 SHARED = Path(__file__).parents[2].parent / "shared" / "data" / "plan" / "gpu_specs_mamf.csv"
 

@@ -30,6 +30,8 @@ class Device(Config, frozen=True, kw_only=True):
         peak_flop_per_s: per dtype ("bf16", "fp16", "tf32", "fp32", "fp8"), dense.
         matmul_flop_per_s: that the best large product reaches in 16 bit.
         is_measured: somebody measured `matmul_flop_per_s`; else it is 0.80 of the peak.
+        sustained_share: of that rate which is left under the power limit, hour after hour, and of products as
+            models have them; A100 is the 1 that the terms of `compute` were fitted with.
         hbm_bytes_per_s: peak bandwidth of its memory.
         num_units: streaming multiprocessors or compute units, over which the tiles of a product go round.
         link_bytes_per_s: to the other devices of its node, one direction.
@@ -43,6 +45,7 @@ class Device(Config, frozen=True, kw_only=True):
     peak_flop_per_s: dict[str, float]
     matmul_flop_per_s: float
     is_measured: bool
+    sustained_share: float
     hbm_bytes_per_s: float
     num_units: int
     link_bytes_per_s: float
@@ -68,15 +71,16 @@ class Device(Config, frozen=True, kw_only=True):
         return known[dtype]
 
     def reached(self, dtype: str) -> float:
-        """FLOP/s that the best large product reaches in a dtype: the measured share of the peak of 16 bit.
+        """FLOP/s that large products reach in a dtype, hour after hour: the share of the peak of 16 bit.
 
-        Source: stas00/ml-engineering, compute/accelerator, table of "maximum achievable matmul FLOPS".
+        Source: stas00/ml-engineering, compute/accelerator, table of "maximum achievable matmul FLOPS"; the sustained
+            share is fitted to measured steps by bench/plan_time.py --fit.
 
         Examples:
             >>> round(device("A100-80GB").reached("bf16") / 1e12, 1)
             271.2
         """
-        return self.peak(dtype) * self.matmul_flop_per_s / self.peak("bf16")
+        return self.peak(dtype) * self.matmul_flop_per_s / self.peak("bf16") * self.sustained_share
 
 
 class Cluster(Config, frozen=True, kw_only=True):
@@ -245,6 +249,7 @@ def _devices() -> dict[str, Device]:
             peak_flop_per_s=peaks,
             matmul_flop_per_s=float(measured) * 1e12 if measured else _REACHED * best,
             is_measured=bool(measured),
+            sustained_share=float(row["sustained_share"] or 1.0),
             hbm_bytes_per_s=float(row["hbm_gb_per_s"]) * 1e9,
             num_units=int(row["num_units"]),
             link_bytes_per_s=float(row["link_gb_per_s"]) * 1e9,

@@ -21,6 +21,7 @@ _FACTORS: Final = {"all_reduce": 2.0, "all_gather": 1.0, "reduce_scatter": 1.0, 
 # reaches 362 of 480 GB/s (8 x H200, 16 GiB; stas00/ml-engineering, network/README.md).
 _RING_SHARE: Final = 362.0 / 480.0
 _SWITCH_RANKS: Final = 5
+_ADAPTERS: Final = 8  # per node, where the network was measured
 _SWITCH_CURVES: Final = ("H200", "B200")
 
 
@@ -67,7 +68,8 @@ def collective_s(kind: str, num_bytes: float, ranks: Group, cluster: Cluster) ->
 
     In a node the bandwidth is the measured one of that message size, scaled with the line rate of the device.
     Between nodes every ring passes each node once, on its share of the node's network. A ring of n ranks moves n
-    pieces, so that n ranks are as fast with S bytes as the measured m ranks with S m / n.
+    pieces, so that n ranks are as fast with S bytes as the measured m ranks with S m / n; and what 8 adapters of a
+    node share, 1 adapter has for itself.
 
     Args:
         kind: "all_reduce", "all_gather", "reduce_scatter" or "send".
@@ -110,6 +112,8 @@ def _moved_s(kind: str, num_bytes: float, ranks: Group, name: str, line_bytes_pe
     alike_bytes = num_bytes * curve.num_ranks / (1 if kind == "send" else num_ranks)
     if kind == "all_reduce" and num_ranks > curve.num_ranks:  # trees: their depth grows with the logarithm
         alike_bytes = num_bytes / (math.log2(num_ranks) / math.log2(curve.num_ranks))
+    if name == "network":  # as many adapters share a message as the group has ranks in a node
+        alike_bytes *= _ADAPTERS / min(_ADAPTERS, ranks.per_node)
     bus_bytes_per_s = (
         _factor("all_reduce", curve.num_ranks) * alike_bytes / _interpolated_s(curve, alike_bytes)
     )

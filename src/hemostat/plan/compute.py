@@ -1,0 +1,183 @@
+"""How long a part of a model computes on one device: products by their shape, the rest by the bytes it moves."""
+
+from __future__ import annotations
+
+import functools
+import math
+from typing import Final, NamedTuple
+
+from hemostat.config import Config
+from hemostat.plan.hardware import Device
+from hemostat.plan.profile import Part, Product
+
+# Tiles of the result that one multiprocessor computes, rows x columns, and what it reaches with them against the
+# largest. A tile of m x n reads m + n values per 2 m n operations, so that small ones wait for memory.
+_TILES: Final = ((256, 128, 1.0), (128, 128, 0.93), (128, 64, 0.78), (64, 64, 0.58))
+_SPLIT_INNER: Final = 512  # a product with few tiles is cut along the inner size into pieces of at least this
+# The backward pass of what is no product reads the gradient and the kept input and writes a gradient: 3 for 2.
+_BACKWARD_MOVED: Final = 1.5
+
+
+class Terms(Config, frozen=True, kw_only=True):
+    """What no data sheet says; `calibrate` fits it to measured steps.
+
+    Attributes:
+        matmul: share of `Device.reached` that large products of a model reach.
+        attention: the same of products between activations: their sums are short, or a softmax is in their kernel.
+        memory: share of the memory bandwidth that the kernels between the products reach.
+        launch_s: seconds in which the host starts one product with the small kernels around it, in one pass.
+        link: share of the measured collective bandwidth.
+        overlap: share of the computing time behind which gradients and gathered parameters travel; 0 where
+            they are sent when the backward pass is over.
+        splits_sends: each tensor-parallel rank sends its share of an activation to the next stage and they gather
+            it there, as Megatron-LM and DeepSpeed do (Narayanan et al. 2021, arXiv 2104.04473, section 4.1).
+
+    Source: the defaults are fitted to the A100 and H100 steps of llm-foundry (torch, FSDP; MosaicML, llm-foundry,
+        scripts/train/benchmarking/README.md), two of three configurations, by bench/plan_time.py --fit; `launch_s`
+        is MEGATRON's, and `overlap` was not fitted.
+    """
+
+    matmul: float = 0.82
+    attention: float = 0.343
+    memory: float = 0.982
+    launch_s: float = 135e-6
+    link: float = 0.513
+    overlap: float = 0.8
+    splits_sends: bool = False
+
+
+# Megatron-LM and Megatron-DeepSpeed on A100, attention in several kernels, gradients sent when the step is over:
+# fitted to vTrain's steps (Bang et al. 2024, arXiv 2312.12391, data/ground_truth_*.csv), two of three
+# configurations, by bench/plan_time.py --fit. A link above 1: their nodes were faster than the one of the table.
+MEGATRON: Final = Terms(
+    matmul=0.95, attention=0.206, memory=0.803, launch_s=135e-6, link=1.39, overlap=0.0, splits_sends=True
+)
+
+
+class Cut(NamedTuple):
+    """How one rank sees a part.
+
+    Attributes:
+        micro_batch: samples of one pass.
+        tp: ranks that share each matrix.
+        sequence_parallel: they share what lies between the matrices, too.
+        dtype: of the products: "bf16", "fp16", "tf32", "fp32".
+    """
+
+    micro_batch: int
+    tp: int = 1
+    sequence_parallel: bool = False
+    dtype: str = "bf16"
+
+
+class PassTime(NamedTuple):
+    """Seconds of one micro-batch in one part.
+
+    Attributes:
+        forward_s: forward pass.
+        backward_s: gradients of input and parameters.
+        again_s: what selective recomputation does again: what is no product, and attention that is not fused.
+    """
+
+    forward_s: float
+    backward_s: float
+    again_s: float
+
+
+def part_s(part: Part, cut: Cut, device: Device, terms: Terms) -> PassTime:
+    """Seconds of one of the `count` equal parts, without what its ranks tell each other.
+
+    The device computes while the host starts the next kernels, so a pass takes the longer of both.
+
+    Args:
+        part: of a profile.
+        cut: how one rank sees it.
+        device: that computes.
+        terms: what was fitted.
+
+    Source: Korthikanti et al. 2022 (arXiv 2205.05198), section 4, for what tensor and sequence parallelism divide;
+        NVIDIA, Matrix Multiplication Background, sections on tile and wave quantisation.
+
+    Examples:
+        >>> from hemostat.plan.hardware import device
+        >>> mlp = Part(name="mlp", products=(Product(rows=2048, inner=8192, columns=8192),))
+        >>> round(part_s(mlp, Cut(8), device("A100-80GB"), Terms(matmul=1.0)).forward_s * 1e3, 1)
+        8.1
+    """
+    forward_s = backward_s = attention_s = 0.0
+    for product in part.products:
+        ahead_s, back_s = _product_s(product, cut, device, terms)
+        forward_s += ahead_s
+        backward_s += back_s
+        if not product.has_weight and product.density == 1.0:
+            attention_s += ahead_s
+    moved_bytes = part.moved_bytes * cut.micro_batch * _undivided(part, cut)
+    moved_s = moved_bytes / (device.hbm_bytes_per_s * terms.memory)
+    num_starts = sum(product.count if product.has_weight else 1 for product in part.products) or 1
+    starts_s = num_starts * terms.launch_s
+    return PassTime(
+        forward_s=max(forward_s + moved_s, starts_s),
+        backward_s=max(backward_s + _BACKWARD_MOVED * moved_s, 2.0 * starts_s),
+        again_s=max(attention_s + moved_s, starts_s / 2.0),
+    )
+
+
+def _undivided(part: Part, cut: Cut) -> float:
+    """What one rank moves of all that is no product; the kept tensors tell where it lies."""
+    if cut.tp == 1 or not part.kept:
+        return 1.0
+    total = divided = 0.0
+    for kept in part.kept:
+        total += kept.num_bytes
+        if kept.share == "tp" or (kept.share == "sp" and cut.sequence_parallel):
+            divided += kept.num_bytes
+    return 1.0 - divided / total * (1.0 - 1.0 / cut.tp) if total else 1.0
+
+
+def _product_s(product: Product, cut: Cut, device: Device, terms: Terms) -> tuple[float, float]:
+    """Seconds forward, and backward: one product for each of the two operands' gradients."""
+    rows, inner, columns, count = product.rows, product.inner, product.columns, product.count
+    if product.has_weight:
+        rows *= cut.micro_batch
+    else:
+        count *= cut.micro_batch
+    if product.cut == "columns":
+        columns = math.ceil(columns / cut.tp)
+    elif product.cut == "inner":
+        inner = math.ceil(inner / cut.tp)
+    elif product.cut == "count":
+        count = math.ceil(count / cut.tp)
+    share = terms.matmul if product.has_weight else terms.attention
+    rate = device.reached(cut.dtype) * share / product.density
+    speed = _Speed(rate, device.hbm_bytes_per_s * terms.memory, device.num_units)
+    # an attention kernel that skips half of the scores does not write them either
+    is_fused = product.density < 1.0
+    value_bytes = 0 if is_fused else 4 if cut.dtype in ("fp32", "tf32") else 2
+    sizes = (rows, inner, columns)
+    ahead_s = _matmul_s(sizes, count, value_bytes, speed)
+    input_s = _matmul_s((rows, columns, inner), count, value_bytes, speed)
+    weight_s = _matmul_s((inner, rows, columns), count, value_bytes, speed)
+    return ahead_s, input_s + weight_s
+
+
+class _Speed(NamedTuple):
+    """What limits products: FLOP/s with the largest tiles, bytes/s, and multiprocessors."""
+
+    flop_per_s: float
+    bytes_per_s: float
+    num_units: int
+
+
+@functools.lru_cache(maxsize=1 << 16)
+def _matmul_s(sizes: tuple[int, int, int], count: int, value_bytes: int, speed: _Speed) -> float:
+    """Seconds of `count` equal products in one kernel, with the tiles that are fastest."""
+    rows, inner, columns = sizes
+    unit_flop_per_s = speed.flop_per_s / speed.num_units
+    best_s = math.inf
+    for tile_rows, tile_columns, share in _TILES:
+        tile_s = 2.0 * tile_rows * tile_columns * inner / (unit_flop_per_s * share)
+        num_tiles = count * math.ceil(rows / tile_rows) * math.ceil(columns / tile_columns)
+        pieces = max(1, min(speed.num_units // num_tiles, inner // _SPLIT_INNER))
+        best_s = min(best_s, math.ceil(num_tiles * pieces / speed.num_units) * tile_s / pieces)
+    moved_bytes = value_bytes * count * (rows * inner + inner * columns + rows * columns)
+    return max(best_s, moved_bytes / speed.bytes_per_s)

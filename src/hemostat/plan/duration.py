@@ -1,0 +1,265 @@
+"""How long one optimizer step takes on a layout, in named terms, with tokens per second, MFU and an error bar."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from hemostat.config import Config
+from hemostat.plan.compute import Cut, Terms, part_s
+from hemostat.plan.hardware import Cluster
+from hemostat.plan.layout import Layout
+from hemostat.plan.pipelines import pipeline_bubble
+from hemostat.plan.profile import Part, Profile
+from hemostat.plan.traffic import collective_s, group
+from hemostat.plan.workload import Workload
+
+_BUCKET_BYTES: Final = 25e6  # of torch's DDP
+# of Megatron's distributed optimizer, in elements, at least, and for each rank
+# (Megatron-LM, core/distributed/distributed_data_parallel.py)
+_ZERO_BUCKET_PARAMS: Final = (40e6, 1e6)
+_TERMS: Final = ("compute_s", "recompute_s", "tp_s", "send_s", "bubble_s", "gradient_s", "optimizer_s")
+
+
+class Duration(Config, frozen=True, kw_only=True):
+    """Where the seconds of one optimizer step go, on the slowest stage.
+
+    Attributes:
+        compute_s: forward and backward passes of all micro-batches.
+        recompute_s: forward work that is done again.
+        tp_s: collectives of tensor parallelism.
+        send_s: activations and gradients between stages.
+        bubble_s: waiting for other stages.
+        gradient_s: reduction of gradients and gathering of parameters, as far as nothing hides it.
+        optimizer_s: the update, and the gathering of parameters behind it.
+        num_samples: of one step, all ranks together.
+        num_tokens: the same in tokens.
+        model_flop: of one step, all ranks together, without recomputation.
+        peak_flop_per_s: of all devices together.
+    """
+
+    compute_s: float
+    recompute_s: float
+    tp_s: float
+    send_s: float
+    bubble_s: float
+    gradient_s: float
+    optimizer_s: float
+    num_samples: int
+    num_tokens: int
+    model_flop: float
+    peak_flop_per_s: float
+
+    @property
+    def step_s(self) -> float:
+        """Seconds of one step: the sum of the terms."""
+        return sum(self.terms.values())
+
+    @property
+    def terms(self) -> dict[str, float]:
+        """The terms by name, in seconds."""
+        return {name: getattr(self, name) for name in _TERMS}
+
+    @property
+    def tokens_per_s(self) -> float:
+        """All devices together."""
+        return self.num_tokens / self.step_s
+
+    @property
+    def mfu(self) -> float:
+        """Model FLOP per second over the peak of all devices; recomputation does not count.
+
+        Source: Chowdhery et al. 2022 (arXiv 2204.02311), appendix B.
+        """
+        return self.model_flop / self.step_s / self.peak_flop_per_s
+
+
+class _Stage(NamedTuple):
+    """One micro-batch on one rank of the pipeline, in seconds, and what the rank holds."""
+
+    forward_s: float = 0.0
+    backward_s: float = 0.0
+    again_s: float = 0.0
+    tp_s: float = 0.0
+    num_params: float = 0.0
+    num_blocks: float = 0.0
+
+    @property
+    def busy_s(self) -> float:
+        return self.forward_s + self.backward_s + self.again_s + self.tp_s
+
+
+def duration(
+    profile: Profile, layout: Layout, workload: Workload, cluster: Cluster, terms: Terms | None = None
+) -> Duration:
+    """Predict one optimizer step.
+
+    The slowest rank of a pipeline sets the pace: its passes count, and the bubble of the schedule's closed form,
+    of which a rank of average speed is the unit.
+
+    Args:
+        profile: of the model.
+        layout: with `dp` and `schedule` known.
+        workload: of one data rank; under `pp` its accumulation is the number of micro-batches.
+        cluster: whose devices the ranks are.
+        terms: fitted ones; None: those of the published measurements.
+
+    Raises:
+        FieldError: the layout is for another number of devices.
+
+    Source: Narayanan et al. 2021 (arXiv 2104.04473), section 2.2, for the bubble; each other term names its own.
+    """
+    if layout.num_ranks != cluster.num_devices:
+        layout.filled(cluster.num_devices)  # says what is wrong
+    terms = terms or Terms()
+    dtype = "bf16" if workload.regime.compute_bytes == 2 else "fp32"
+    cut = Cut(workload.micro_batch, layout.tp, layout.sequence_parallel and layout.tp > 1, dtype)
+    parts = [_part(part, layout, cut, cluster, terms) for part in profile.parts]
+    stages = _stages(profile, layout, parts)
+    slowest = max(stages, key=lambda stage: stage.busy_s)
+    num_micro = workload.accumulation
+    bubble_s = 0.0
+    if layout.pp > 1:
+        bubble = pipeline_bubble(layout.schedule or "1f1b", layout.pp, num_micro, layout.stages_per_rank)
+        bubble_s = bubble * num_micro * _total(parts).busy_s / layout.pp
+    num_samples = workload.micro_batch * num_micro * layout.num_data_ranks
+    return Duration(
+        compute_s=num_micro * (slowest.forward_s + slowest.backward_s),
+        recompute_s=num_micro * slowest.again_s,
+        tp_s=num_micro * slowest.tp_s,
+        send_s=_send_s(profile, layout, workload, cluster, terms.splits_sends) / terms.link,
+        bubble_s=bubble_s,
+        gradient_s=max(_gradient_s(stage, layout, workload, cluster, terms) for stage in stages),
+        optimizer_s=max(_optimizer_s(stage, layout, workload, cluster, terms) for stage in stages),
+        num_samples=num_samples,
+        num_tokens=num_samples * profile.num_tokens,
+        model_flop=num_samples * profile.flop,
+        peak_flop_per_s=cluster.num_devices * cluster.device.peak(dtype),
+    )
+
+
+def _stages(profile: Profile, layout: Layout, parts: list[_Stage]) -> list[_Stage]:
+    """The ranks of a pipeline: the first, the second for all in the middle, the last.
+
+    Blocks are shared out evenly, and the first ranks get one more where they do not go up.
+    """
+    marks = [index for index, part in enumerate(profile.parts) if part.is_block]
+    begin, end = (marks[0], marks[-1] + 1) if marks else (len(parts), len(parts))
+    head, blocks, tail = _total(parts[:begin]), _total(parts[begin:end]), _total(parts[end:])
+    num_blocks = max(1, profile.num_blocks)
+    each, more = divmod(num_blocks, layout.pp)
+    stages = []
+    for rank in sorted({0, min(1, layout.pp - 1), layout.pp - 1}):
+        share = (each + (rank < more)) / num_blocks
+        ends = ([head] if rank == 0 else []) + ([tail] if rank == layout.pp - 1 else [])
+        stages.append(_total([_Stage(*(share * value for value in blocks)), *ends]))
+    if layout.pp == 1:  # one rank holds what first and last part share once
+        num_params = stages[0].num_params - profile.num_tied_params / layout.tp
+        stages[0] = stages[0]._replace(num_params=num_params)
+    return stages
+
+
+def _total(stages: list[_Stage]) -> _Stage:
+    return _Stage(*(sum(values) for values in zip(*stages, strict=True))) if stages else _Stage()
+
+
+def _part(part: Part, layout: Layout, cut: Cut, cluster: Cluster, terms: Terms) -> _Stage:
+    """All equal ones of a part together."""
+    one = part_s(part, cut, cluster.device, terms)
+    again_s = 0.0
+    is_full = part.is_block and layout.recompute == "full"
+    if part.is_block and layout.recompute != "none":
+        again_s = one.forward_s if is_full else one.again_s
+    num_params = part.num_params - part.num_tp_params * (1.0 - 1.0 / layout.tp)
+    return _Stage(
+        forward_s=part.count * one.forward_s,
+        backward_s=part.count * one.backward_s,
+        again_s=part.count * again_s,
+        tp_s=part.count * _tp_s(part, layout, cut, cluster, is_full) / terms.link,
+        num_params=part.count * num_params,
+        num_blocks=part.count * part.is_block,
+    )
+
+
+def _tp_s(part: Part, layout: Layout, cut: Cut, cluster: Cluster, is_again: bool) -> float:
+    """Collectives of one part: a sum behind each product cut along its inner size, one before it in backward.
+
+    A part whose products are all cut along columns (the head) or that has none (the embedding) sums once.
+
+    Source: Shoeybi et al. 2019 (arXiv 1909.08053), section 3; Korthikanti et al. 2022 (arXiv 2205.05198),
+        section 4.2.2: with sequence parallelism a gather and a scatter take the place of each sum.
+    """
+    if layout.tp == 1 or not part.num_tp_params:
+        return 0.0
+    sums = sum(product.count for product in part.products if product.cut == "inner")
+    num_sums = sums * (3 if is_again else 2) if sums else 1
+    ranks = group(layout, "tp", cluster)
+    num_bytes = part.input_bytes * cut.micro_batch
+    kinds = ("all_gather", "reduce_scatter") if cut.sequence_parallel else ("all_reduce",)
+    return num_sums * sum(collective_s(kind, num_bytes, ranks, cluster) for kind in kinds)
+
+
+def _send_s(profile: Profile, layout: Layout, workload: Workload, cluster: Cluster, is_split: bool) -> float:
+    """Each micro-batch comes in and its gradient goes out, once for each stage of the rank; filling adds p - 1."""
+    if layout.pp == 1:
+        return 0.0
+    num_bytes = max((part.input_bytes for part in profile.parts if part.is_block), default=0.0)
+    num_bytes *= workload.micro_batch
+    is_split = is_split and not layout.sequence_parallel
+    one_s = 0.0
+    if is_split:
+        one_s = collective_s("all_gather", num_bytes, group(layout, "tp", cluster), cluster)
+    if is_split or layout.sequence_parallel:
+        num_bytes /= layout.tp
+    one_s += collective_s("send", num_bytes, group(layout, "pp", cluster), cluster)
+    return 2.0 * (workload.accumulation + layout.pp - 1) * layout.stages_per_rank * one_s
+
+
+def _gradient_s(stage: _Stage, layout: Layout, workload: Workload, cluster: Cluster, terms: Terms) -> float:
+    """What of the traffic along dp and fsdp the passes of one rank do not hide.
+
+    FSDP gathers each block for each pass and reduces its gradients; a stage of a pipeline keeps what it gathered
+    and reduces once, when the step is over.
+
+    Source: Zhao et al. 2023 (arXiv 2304.11277), section 3; Li et al. 2020 (arXiv 2006.15704), section 3.2, for
+        buckets of 25 MB; Rajbhandari et al. 2020 (arXiv 1910.02054), section 7, for the volumes of ZeRO.
+    """
+    regime = workload.regime
+    num_units = max(1.0, stage.num_blocks)
+
+    def traffic_s(kind: str, num_bytes: float, axis: str, num_messages: float) -> float:
+        one_s = collective_s(kind, num_bytes / num_messages, group(layout, axis, cluster), cluster)
+        return num_messages * one_s / terms.link
+
+    weights, grads = stage.num_params * regime.compute_bytes, stage.num_params * regime.reduce_bytes
+    gather_s = traffic_s("all_gather", weights, "fsdp", num_units)
+    scatter_s = traffic_s("reduce_scatter", grads, "fsdp", num_units)
+    kind, bucket_bytes = "all_reduce", _BUCKET_BYTES
+    if regime.zero_stage in (1, 2):
+        least, each = _ZERO_BUCKET_PARAMS
+        kind, bucket_bytes = "reduce_scatter", max(least, each * (layout.dp or 1)) * regime.reduce_bytes
+    num_buckets = max(1.0, grads / layout.fsdp / bucket_bytes) if terms.overlap else 1.0
+    sum_s = traffic_s(kind, grads / layout.fsdp, "dp", num_buckets)
+    keeps = layout.pp > 1
+    num_rounds = 1 if keeps else workload.accumulation
+    regather_s = gather_s if layout.reshard and not keeps else 0.0
+    forward_s = terms.overlap * stage.forward_s
+    backward_s = terms.overlap * (stage.backward_s + stage.again_s)
+    exposed_s = max(0.0, gather_s - forward_s) + max(0.0, regather_s + scatter_s - backward_s)
+    hidden_s = max(0.0, backward_s - regather_s - scatter_s)
+    return num_rounds * exposed_s + max(0.0, sum_s - hidden_s)
+
+
+def _optimizer_s(stage: _Stage, layout: Layout, workload: Workload, cluster: Cluster, terms: Terms) -> float:
+    """Read and write weights and states, read gradients, once; ZeRO 1 and 2 gather the weights behind it.
+
+    Source: Rajbhandari et al. 2020 (arXiv 1910.02054), sections 3 and 7: what is held, and who updates what.
+    """
+    regime = workload.regime
+    num_params = stage.num_params / layout.fsdp
+    gather_s = 0.0
+    if regime.zero_stage in (1, 2):
+        ranks = group(layout, "dp", cluster)
+        gather_s = collective_s("all_gather", num_params * regime.compute_bytes, ranks, cluster) / terms.link
+        num_params /= layout.dp or 1
+    num_bytes = num_params * (2 * regime.weight_bytes + 2 * regime.optimizer_bytes + regime.grad_bytes)
+    return num_bytes / (cluster.device.hbm_bytes_per_s * terms.memory) + gather_s

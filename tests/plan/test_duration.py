@@ -1,0 +1,262 @@
+"""Steps of a small model whose terms can be worked out by hand, and published steps of large ones."""
+
+from __future__ import annotations
+
+import csv
+import time
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from hemostat.errors import FieldError
+from hemostat.plan.compute import MEGATRON, Terms
+from hemostat.plan.duration import Duration, duration
+from hemostat.plan.hardware import Cluster
+from hemostat.plan.layout import Layout
+from hemostat.plan.pipelines import pipeline_bubble
+from hemostat.plan.profile import Kept, Part, Product, Profile
+from hemostat.plan.traffic import Group, collective_s
+from hemostat.plan.workload import REGIMES, Workload
+
+SHARED = Path(__file__).parents[2].parent / "shared" / "data" / "plan"
+AUTOCAST, FSDP, MIXED = (REGIMES[index] for index in (1, 2, 3))
+TERMS = Terms(matmul=1.0, attention=1.0, memory=1.0, launch_s=1e-9, link=1.0, overlap=0.0)
+NODE = Cluster.read("8xA100-80GB")
+HIDDEN, TOKENS = 4096, 2048
+
+
+def small(num_blocks: int = 8, vocab: int = 0) -> Profile:
+    """Blocks of two matrices, and a head where there is a vocabulary."""
+    width = 2.0 * TOKENS * HIDDEN
+    block = Part(
+        name="blocks",
+        count=num_blocks,
+        num_params=8 * HIDDEN**2,
+        num_tp_params=8 * HIDDEN**2,
+        products=(
+            Product(rows=TOKENS, inner=HIDDEN, columns=4 * HIDDEN, cut="columns"),
+            Product(rows=TOKENS, inner=4 * HIDDEN, columns=HIDDEN, cut="inner"),
+        ),
+        input_bytes=width,
+        is_block=True,
+    )
+    head = Part(
+        name="head",
+        num_params=vocab * HIDDEN,
+        products=(Product(rows=TOKENS, inner=HIDDEN, columns=vocab, cut="columns"),),
+        input_bytes=width,
+    )
+    return Profile(name="small", parts=(block, head) if vocab else (block,), num_tokens=TOKENS)
+
+
+def predict(layout: Layout, num_devices: int = 8, terms: Terms = TERMS, **work) -> Duration:
+    cluster = Cluster.read(f"{num_devices}xA100-80GB")
+    workload = Workload(**{"micro_batch": 2, "accumulation": 4, "regime": AUTOCAST, **work})
+    return duration(small(), layout.filled(num_devices), workload, cluster, terms)
+
+
+def test_one_device_computes_at_the_reachable_rate():
+    step = predict(Layout(), 1)
+    model_s = step.model_flop / NODE.device.reached("bf16")
+    assert step.compute_s == pytest.approx(model_s, rel=0.05)
+    assert step.mfu == pytest.approx(271.2 / 312, rel=0.08)
+    assert step.num_tokens == 2 * 4 * TOKENS
+    assert step.tokens_per_s == pytest.approx(step.num_tokens / step.step_s)
+    assert [name for name, seconds in step.terms.items() if seconds] == ["compute_s", "optimizer_s"]
+
+
+def test_the_step_is_the_sum_of_its_terms():
+    step = predict(Layout(tp=2, pp=2, recompute="full"))
+    assert step.step_s == pytest.approx(sum(step.terms.values()))
+    assert min(step.terms.values()) > 0
+
+
+def test_full_recomputation_is_another_forward_pass():
+    plain, again = (predict(Layout(recompute=name), 1) for name in ("none", "full"))
+    assert again.recompute_s == pytest.approx(plain.compute_s / 3, rel=0.02)
+    assert predict(Layout(recompute="selective"), 1).recompute_s < again.recompute_s / 10
+
+
+def test_the_update_reads_and_writes_weights_and_moments_once():
+    num_bytes = 8 * 8 * HIDDEN**2 * (2 * 4 + 2 * 8 + 4)  # 4 of weights, 8 of moments, 4 of gradients
+    assert predict(Layout(), 1).optimizer_s == pytest.approx(num_bytes / 2.039e12)
+    assert predict(Layout(fsdp=8), regime=FSDP).optimizer_s == pytest.approx(num_bytes / 8 / 2.039e12)
+
+
+def test_gradients_of_copies_are_summed_once_a_step():
+    step = predict(Layout())
+    grads = 4 * 8 * 8 * HIDDEN**2
+    assert step.gradient_s == pytest.approx(collective_s("all_reduce", grads, Group(8, 8), NODE))
+    assert predict(Layout(), accumulation=16).gradient_s == pytest.approx(step.gradient_s)
+
+
+def test_fsdp_gathers_twice_and_scatters_for_each_micro_batch():
+    def seconds(**layout) -> float:
+        return predict(Layout(fsdp=8, **layout), regime=FSDP).gradient_s
+
+    block = 8 * HIDDEN**2
+    gather_s = collective_s("all_gather", 2 * block, Group(8, 8), NODE)
+    scatter_s = collective_s("reduce_scatter", 4 * block, Group(8, 8), NODE)
+    assert seconds() == pytest.approx(4 * 8 * (2 * gather_s + scatter_s))
+    assert seconds(reshard=False) == pytest.approx(4 * 8 * (gather_s + scatter_s))
+
+
+def test_passes_hide_traffic():
+    shown = predict(Layout(fsdp=8), regime=FSDP)
+    hidden = predict(Layout(fsdp=8), regime=FSDP, terms=msgspec.structs.replace(TERMS, overlap=0.8))
+    assert hidden.gradient_s < shown.gradient_s / 2
+    assert hidden.compute_s == shown.compute_s
+
+
+def test_zero_1_scatters_gradients_and_gathers_weights():
+    regime = msgspec.structs.replace(MIXED, zero_stage=1)
+    plain, zero = (predict(Layout(), regime=each) for each in (MIXED, regime))
+    assert zero.gradient_s == pytest.approx(plain.gradient_s / 2, rel=0.01)
+    gathered_s = collective_s("all_gather", 2 * 8 * 8 * HIDDEN**2, Group(8, 8), NODE)
+    assert zero.optimizer_s == pytest.approx(plain.optimizer_s / 8 + gathered_s)
+
+
+@pytest.mark.parametrize(("recompute", "num_sums"), [("none", 2), ("full", 3)])
+def test_tensor_parallelism_sums_behind_each_cut_product(recompute, num_sums):
+    step = predict(Layout(tp=8, recompute=recompute, sequence_parallel=False))
+    one_s = collective_s("all_reduce", 2 * 2 * TOKENS * HIDDEN, Group(8, 8), NODE)
+    assert step.tp_s == pytest.approx(4 * 8 * num_sums * one_s)
+    assert step.compute_s == pytest.approx(predict(Layout(), 1).compute_s / 8, rel=0.1)
+
+
+def test_tensor_parallelism_across_nodes_costs_more_than_it_saves():
+    inside, across = predict(Layout(dp=2, tp=8), 16), predict(Layout(dp=1, tp=16), 16, accumulation=8)
+    assert across.num_samples == inside.num_samples
+    assert across.step_s > 1.5 * inside.step_s
+
+
+@pytest.mark.parametrize(
+    ("schedule", "stages"), [("gpipe", 1), ("1f1b", 1), ("interleaved", 2), ("zero_bubble", 1)]
+)
+def test_the_bubble_is_that_of_the_schedule(schedule, stages):
+    step = predict(Layout(pp=4, dp=2, schedule=schedule, stages_per_rank=stages), accumulation=8)
+    bubble = pipeline_bubble(schedule, 4, 8, stages)
+    assert step.bubble_s == pytest.approx(bubble * step.compute_s)
+
+
+def test_the_stage_with_the_head_sets_the_pace():
+    work = Workload(micro_batch=2, accumulation=8, regime=AUTOCAST)
+    layout = Layout(pp=4, dp=2, schedule="1f1b")
+    plain, headed = (duration(small(8, vocab), layout, work, NODE, TERMS) for vocab in (0, 65536))
+    last_flop = 2 * 8 * HIDDEN**2 + 65536 * HIDDEN
+    assert headed.compute_s / plain.compute_s == pytest.approx(last_flop / (16 * HIDDEN**2), rel=0.05)
+    assert headed.bubble_s < headed.compute_s * 3 / 8  # the others fill and drain faster
+
+
+def test_blocks_that_do_not_go_up_make_the_first_ranks_slower():
+    work = Workload(micro_batch=2, accumulation=8, regime=AUTOCAST)
+    layout = Layout(pp=4, dp=2, schedule="1f1b")
+    eight, nine = (duration(small(count), layout, work, NODE, TERMS) for count in (8, 9))
+    assert nine.compute_s == pytest.approx(1.5 * eight.compute_s)
+
+
+def test_a_tied_head_is_updated_once_on_one_rank():
+    part = Part(name="table", num_params=1000)
+    work = Workload(micro_batch=1)
+    tied, untied = (
+        duration(
+            Profile(name="x", parts=(part, part), num_tied_params=count),
+            Layout(dp=1),
+            work,
+            Cluster.read("A100-80GB"),
+            TERMS,
+        )
+        for count in (1000, 0)
+    )
+    assert untied.optimizer_s == pytest.approx(2 * tied.optimizer_s)
+
+
+def test_a_layout_for_another_number_of_devices_is_refused():
+    with pytest.raises(FieldError, match="makes 4 processes, and there are 8"):
+        duration(small(), Layout(dp=4), Workload(micro_batch=1), NODE)
+
+
+def test_a_layout_takes_far_less_than_a_millisecond():
+    """A search goes through thousands; the bar here leaves room for a busy machine."""
+    cluster, begin = Cluster.read("16384xH100"), time.perf_counter()
+    for micro_batch in range(1, 101):
+        work = Workload(micro_batch=micro_batch, accumulation=32, regime=FSDP)
+        duration(small(128, 128256), Layout(dp=1, fsdp=64, tp=8, pp=32, schedule="1f1b"), work, cluster)
+    assert time.perf_counter() - begin < 0.1
+
+
+def gpt(layers: int, hidden: int, heads: int, tokens: int, vocab: int) -> Profile:
+    """Megatron's GPT with attention in several kernels, dropout and a head that is the embedding."""
+    width, scores = 2.0 * tokens * hidden, float(heads * tokens**2)
+    head_width = hidden // heads
+    attention = {"count": heads, "has_weight": False, "cut": "count"}
+    block = Part(
+        name="blocks",
+        count=layers,
+        num_params=12 * hidden**2 + 13 * hidden,
+        num_tp_params=12 * hidden**2,
+        products=(
+            Product(rows=tokens, inner=hidden, columns=3 * hidden, cut="columns"),
+            Product(rows=tokens, inner=head_width, columns=tokens, **attention),
+            Product(rows=tokens, inner=tokens, columns=head_width, **attention),
+            Product(rows=tokens, inner=hidden, columns=hidden, cut="inner"),
+            Product(rows=tokens, inner=hidden, columns=4 * hidden, cut="columns"),
+            Product(rows=tokens, inner=4 * hidden, columns=hidden, cut="inner"),
+        ),
+        # two norms, two sums with dropout (read 2, write 1 and a mask), bias and GeLU, softmax and its dropout
+        moved_bytes=11 * width + 16 / 2 * width + 9 * scores,
+        kept=(
+            Kept(name="outside", num_bytes=11 * width, share="sp"),
+            Kept(name="inside", num_bytes=8 * width + 9 * scores, share="tp"),
+        ),
+        input_bytes=width,
+        is_block=True,
+    )
+    table = vocab * hidden
+    head = Part(
+        name="head and loss",
+        num_params=table,
+        num_tp_params=table,
+        products=(Product(rows=tokens, inner=hidden, columns=vocab, cut="columns"),),
+        moved_bytes=14.0 * tokens * vocab,
+        kept=(Kept(name="logits", num_bytes=6.0 * tokens * vocab, share="tp"),),
+        input_bytes=width,
+    )
+    embedding = Part(name="embedding", num_params=table + tokens * hidden, num_tp_params=table)
+    return Profile(name="gpt", parts=(embedding, block, head), num_tokens=tokens, num_tied_params=table)
+
+
+FP16 = msgspec.structs.replace(MIXED, name="fp16")
+
+
+def test_a_published_step_of_megatron():
+    """Korthikanti et al. 2022, table 5: 22B on 8 x A100, tp 8, micro batch 4, full recomputation: 1.42 s."""
+    layout = Layout(dp=1, tp=8, recompute="full", sequence_parallel=False)
+    work = Workload(micro_batch=4, regime=FP16)
+    step = duration(gpt(48, 6144, 64, 2048, 51200), layout, work, NODE, MEGATRON)
+    assert step.step_s == pytest.approx(1.42, rel=0.06)
+
+
+def test_vtrains_steps_are_predicted():
+    """A sample of each table; bench/plan_time.py takes all rows, and parts held-out ones."""
+    if not SHARED.exists():
+        pytest.skip("../shared/data/plan is not there")
+    for name, most in (("singlenode", 0.15), ("multinode", 0.12)):
+        errors = []
+        with (SHARED / f"vtrain_measured_{name}_a100.csv").open(newline="") as file:
+            for row in list(csv.DictReader(file))[::7]:
+                tp, dp, pp, micro = (int(row[key]) for key in ("tp", "dp", "pp", "mbs"))
+                layout = Layout(
+                    dp=dp,
+                    tp=tp,
+                    pp=pp,
+                    schedule="1f1b" if pp > 1 else None,
+                    recompute="full",
+                    sequence_parallel=False,
+                )
+                profile = gpt(*(int(row[key]) for key in ("layers", "hidden", "heads", "seq", "vocab")))
+                work = Workload(micro_batch=micro, accumulation=int(row["gbs"]) // micro // dp, regime=FP16)
+                step = duration(profile, layout, work, Cluster.read(f"{row['n_gpus']}xA100-80GB"), MEGATRON)
+                errors.append(abs(step.step_s * 1e3 / float(row["measured_step_ms"]) - 1))
+        assert sum(errors) / len(errors) < most
