@@ -3,7 +3,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo test test-slow check lint types layers setup clean bench-recipe bench-step bench-guards bench-record bench-launch bench-data bench-data_costs bench-start bench-input-bound bench-input_bound bench-layouts bench-gpu_memory chaos soak docs
+.PHONY: demo test test-slow check lint types layers setup clean bench-recipe bench-step bench-guards bench-record bench-launch bench-data bench-data_costs bench-start bench-input-bound bench-input_bound bench-layouts bench-gpu_memory bench-plan_memory chaos soak docs
 
 setup: $(VENV)/.ready
 
@@ -57,6 +57,9 @@ bench-layouts: setup
 
 bench-gpu_memory: setup
 	$(BIN)/python bench/gpu_memory.py
+
+bench-plan_memory: setup
+	$(BIN)/python bench/plan_memory.py
 
 bench-record: setup
 	$(BIN)/python bench/record.py

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,13 +21,31 @@ REGIME = {regime.name: regime for regime in REGIMES}
 
 
 class Row(NamedTuple):
-    """One published figure beside the forecast of its configuration."""
+    """One published figure beside the forecast of its configuration.
+
+    Attributes:
+        name: as the table has it.
+        config: what a configuration is told apart by.
+        measured_bytes: published.
+        forecast: None where the table does not say enough.
+        predicted_bytes: of the same kind as the measured ones.
+    """
 
     name: str
     config: str
     measured_bytes: float
-    forecast: Forecast
+    forecast: Forecast | None
     predicted_bytes: float
+
+    @property
+    def error_pct(self) -> float:
+        """Above 0: predicted too much."""
+        return 100 * (self.predicted_bytes / self.measured_bytes - 1)
+
+
+def held_out(rows: Iterable[Row]) -> set[str]:
+    """Every third configuration in alphabetical order; no constant is chosen on those."""
+    return set(sorted({row.config for row in rows})[2::3])
 
 
 def table(name: str) -> list[dict[str, str]]:

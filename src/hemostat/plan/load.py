@@ -32,18 +32,18 @@ class Load:
     def __init__(self, profile: Profile, held: Held, layout: Layout, workload: Workload) -> None:
         self.profile, self.held, self.layout, self.workload = profile, held, layout, workload
         self.regime = workload.regime
-        self.root_parts = (*held.head, *held.tail)
+        outside = (*held.head, *held.tail)
         is_whole = bool(held.head and held.tail)
         tied = profile.num_tied_params / layout.tp if is_whole else 0.0
         sizes = [(local_params(part, layout), count) for part, count in held.blocks]
         self.units = fsdp.Units(
-            root=sum(local_params(part, layout) * part.count for part in self.root_parts) - tied,
+            root=sum(local_params(part, layout) * part.count for part in outside) - tied,
             blocks=sum(size * count for size, count in sizes),
             block=max((size for size, _ in sizes), default=0.0),
         )
         frozen = sum(
             count * _frozen_params(part, layout)
-            for part, count in (*held.blocks, *((part, part.count) for part in self.root_parts))
+            for part, count in (*held.blocks, *((part, part.count) for part in outside))
         )
         if is_whole:  # both parts count the parameters that they share
             frozen -= tied * held.tail[-1].num_frozen_params / max(held.tail[-1].num_params, 1)
@@ -67,12 +67,15 @@ class Load:
             self.block_kept = max(self.block_kept, kept)
             self.recomputed = max(self.recomputed, again if layout.recompute != "none" else 0.0)
             self.passing = max(self.passing, samples * part.passing_bytes / layout.tp)
-        whole = [(part, local_bytes(_without_extra(part), layout)) for part in self.root_parts]
-        self.head_kept = samples * sum(size * part.count for part, size in whole if part in self.held.head)
-        self.tail_kept = samples * sum(size * part.count for part, size in whole if part in self.held.tail)
+        for part in self.held.head:
+            self.passing = max(self.passing, samples * part.passing_bytes / layout.tp)
+        self.head_kept, self.tail_kept = (
+            samples * sum(part.count * local_bytes(_without_extra(part), layout) for part in parts)
+            for parts in (self.held.head, self.held.tail)
+        )
         passing = [loss_temporaries(part, layout) for part in self.held.tail]
-        self.tail_forward = samples * sum(forward for forward, _ in passing)
-        self.tail_backward = samples * sum(backward for _, backward in passing)
+        self.tail_forward = samples * max((forward for forward, _ in passing), default=0.0)
+        self.tail_backward = samples * max((backward for _, backward in passing), default=0.0)
         results = sum(
             product.rows * product.columns / (layout.tp if product.cut == "columns" else 1)
             for part in self.held.tail
@@ -93,7 +96,8 @@ class Load:
             summed over tp. Megatron writes that of the matrix to where it stays.
         """
         made = 0.0 if self.regime.engine == "megatron" else self.regime.compute_bytes * self.tail_trained
-        return made + self.workload.micro_batch * sum(part.input_bytes for part in self.held.tail)
+        inputs = max((part.input_bytes for part in self.held.tail), default=0.0)
+        return made + self.workload.micro_batch * inputs
 
     @property
     def are_gradients_held(self) -> bool:
@@ -103,7 +107,8 @@ class Load:
             `gradient_as_bucket_view` gradients are views of them.
         """
         is_view = (self.layout.dp or 1) > 1 and not self.is_sharded and not self.regime.bucket_bytes
-        return self.regime.holds_grads or self.workload.accumulation > 1 or is_view
+        is_later = self.workload.accumulation > 1 and not self.is_deferred
+        return self.regime.holds_grads or is_later or is_view
 
     @property
     def is_deferred(self) -> bool:
@@ -200,8 +205,10 @@ class Load:
         Args:
             num_whole: parameters outside of the blocks whose gradients are there, and wait for the root's turn.
         """
-        if not self.is_sharded or self.is_deferred:
+        if self.is_deferred:
             return 0.0
+        if not self.is_sharded:  # ZeRO-2 shares out a block's gradients once they are whole
+            return self.regime.grad_bytes * self.units.block if self.gradient_shares > 1 else 0.0
         return fsdp.reduced_bytes(self.regime, self.units) + self.regime.compute_bytes * num_whole
 
     def gradients(self, part_of: float) -> float:

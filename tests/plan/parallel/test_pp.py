@@ -1,0 +1,68 @@
+"""Which parts lie where in a pipeline, and how many micro-batches they are held for."""
+
+from __future__ import annotations
+
+import pytest
+
+from hemostat.errors import FieldError
+from hemostat.plan.layout import Layout
+from hemostat.plan.parallel.pp import even_borders, held_by, split
+from hemostat.plan.pipelines import in_flight, pipeline
+from hemostat.plan.profile import Part, Profile
+
+TABLE, HEAD = Part(name="table", num_params=7), Part(name="head", num_params=5)
+BLOCK = Part(name="block", count=10, num_params=3, is_block=True)
+TEN = Profile(name="ten", parts=(TABLE, BLOCK, HEAD))
+
+
+def num_blocks(held) -> int:
+    return sum(count for _, count in held.blocks)
+
+
+def test_stages_are_even_the_first_ones_larger():
+    assert even_borders(10, 4) == (0, 3, 6, 8, 10)
+    held = held_by(TEN, Layout(pp=4), 8)
+    assert [(each.rank, num_blocks(each)) for each in held] == [(0, 3), (1, 3), (3, 2)]
+    assert [each.head for each in held] == [(TABLE,), (), ()]
+    assert [each.tail for each in held] == [(), (), (HEAD,)]
+
+
+def test_given_borders_are_looked_at_one_by_one():
+    held = held_by(TEN, Layout(pp=3), 8, borders=(0, 2, 7, 10))
+    assert [num_blocks(each) for each in held] == [2, 5, 3]
+
+
+@pytest.mark.parametrize("name", ["gpipe", "1f1b", "zero_bubble", "interleaved"])
+@pytest.mark.parametrize("num_micro_batches", [2, 4, 8])
+def test_what_is_in_flight_is_what_the_schedule_counts(name, num_micro_batches):
+    stages = 2 if name == "interleaved" else 1
+    counted = in_flight(pipeline(name, 4, num_micro_batches, stages))
+    layout = Layout(pp=4, schedule=name, stages_per_rank=stages)
+    for held in held_by(TEN, layout, num_micro_batches):
+        assert held.num_in_flight * stages == counted[held.rank]
+        assert held.num_tails == (num_micro_batches if name == "gpipe" else 1)
+
+
+def test_no_position_between_the_second_and_the_last_is_fuller():
+    every = held_by(TEN, Layout(pp=4), 8, borders=even_borders(10, 4))
+    fullest = max(num_blocks(each) * each.num_in_flight for each in every[1:-1])
+    assert fullest == num_blocks(every[1]) * every[1].num_in_flight
+
+
+def test_interleaved_ranks_hold_several_pieces():
+    held = held_by(TEN, Layout(pp=2, stages_per_rank=2), 4)
+    assert [num_blocks(each) for each in held] == [5, 5]
+
+
+def test_more_stages_than_blocks_are_refused():
+    with pytest.raises(FieldError, match=r"layout\.pp=12: makes more stages than the 10 blocks"):
+        held_by(TEN, Layout(pp=12), 4)
+
+
+def test_a_model_without_blocks_ends_with_its_last_part():
+    assert split(Profile(name="flat", parts=(TABLE, HEAD))) == ((TABLE,), (), (HEAD,))
+    between = Part(name="between", num_params=1)
+    parts = (TABLE, BLOCK, between, BLOCK, HEAD)
+    assert [count for _, count in split(Profile(name="two", parts=parts))[1]] == [10, 1, 10]
+    held = held_by(Profile(name="two", parts=parts), Layout(pp=2), 4)
+    assert [[part.name for part, _ in each.blocks] for each in held] == [["block", "between"], ["block"]]

@@ -1,0 +1,118 @@
+"""Each moment of a step has its own tensors, in small whole numbers."""
+
+from __future__ import annotations
+
+import msgspec
+
+from hemostat.plan.layout import Layout
+from hemostat.plan.load import Load
+from hemostat.plan.parallel.pp import held_by
+from hemostat.plan.phases import moments_of
+from hemostat.plan.profile import Kept, Part, Product, Profile
+from hemostat.plan.workload import REGIMES, Workload
+
+BLOCK = Part(
+    name="block",
+    count=4,
+    num_params=100,
+    num_tp_params=100,
+    products=(Product(rows=1, inner=10, columns=10, cut="columns"),),
+    kept=(Kept(name="sum", num_bytes=30), Kept(name="gate", num_bytes=50, is_cheap=True)),
+    input_bytes=10,
+    passing_bytes=5,
+    is_block=True,
+)
+HEAD = Part(
+    name="head",
+    num_params=40,
+    products=(Product(rows=1, inner=4, columns=10),),
+    kept=(Kept(name="logits", num_bytes=60),),
+    input_bytes=10,
+    passing_bytes=80,
+    forward_passing_bytes=20,
+)
+MODEL = Profile(name="small", parts=(Part(name="table", num_params=40), BLOCK, HEAD), num_tied_params=40)
+NUM = 440  # parameters; the table and the head are one
+
+
+def moments(layout=None, **work):
+    layout, work = layout or Layout(), Workload(**({"micro_batch": 2} | work))
+    return [
+        dict(moments_of(Load(MODEL, held, layout, work)))
+        for held in held_by(MODEL, layout, work.accumulation)
+    ]
+
+
+def nonzero(items):
+    return {name: size for name, size in items.items() if size}
+
+
+def test_the_loss_comes_on_top_of_what_forward_kept():
+    (found,) = moments()
+    lasting = {"weights": 4 * NUM, "optimizer state": 8 * NUM}
+    acts = {"activations of the blocks": 2 * 4 * 80, "logits and activations of the head": 2 * 60}
+    assert nonzero(found["end of forward"]) == lasting | acts | {"temporaries of the loss": 2 * 20}
+    # the gradient of the head's matrix (4 x 40) and of its input (2 x 10) against 2 x 80
+    assert nonzero(found["loss"]) == lasting | acts | {"temporaries of the loss": 4 * 40 + 2 * 10}
+
+
+def test_gradients_appear_while_activations_go():
+    (found,) = moments()
+    first, last = found["first backward block"], found["last backward block"]
+    assert (first["gradients"], last["gradients"]) == (4 * 40, 4 * NUM)
+    assert (first["activations of the blocks"], last["activations of the blocks"]) == (2 * 4 * 80, 2 * 80)
+    assert first["temporaries of the block"] == 2 * 5
+
+
+def test_the_step_has_no_activations_but_temporaries_of_its_own():
+    (found,) = moments()
+    assert nonzero(found["optimizer step"]) == {
+        "weights": 4 * NUM,
+        "optimizer state": 8 * NUM,
+        "gradients": 4 * NUM,
+        "temporaries of the step": 4 * NUM,
+    }
+
+
+def test_gradients_of_earlier_passes_are_there_before_the_loss():
+    assert moments()[0]["loss"]["gradients"] == 0
+    assert moments(accumulation=2)[0]["loss"]["gradients"] == 4 * NUM
+    assert moments(Layout(dp=2))[0]["loss"]["gradients"] == 4 * NUM  # views of DDP's buckets
+    copied = msgspec.structs.replace(REGIMES[0], bucket_bytes=4)
+    loss = moments(Layout(dp=2), regime=copied)[0]["loss"]
+    assert (loss["gradients"], loss["gradient buckets"]) == (0, 4 * NUM)
+
+
+def test_recomputation_keeps_less_and_holds_one_block_in_full():
+    full = moments(Layout(recompute="full"))[0]["first backward block"]
+    assert (full["activations of the blocks"], full["recomputed activations"]) == (2 * 4 * 10, 2 * (80 - 10))
+    some = moments(Layout(recompute="selective"))[0]["first backward block"]
+    assert (some["activations of the blocks"], some["recomputed activations"]) == (2 * 4 * 30, 2 * 50)
+
+
+def test_autocast_copies_weights_and_keeps_the_copies_unless_it_recomputes():
+    autocast = {"regime": REGIMES[1]}
+    (kept,) = moments(**autocast)
+    assert (
+        kept["loss"]["copies of weights"] == kept["end of forward"]["copies of weights"] == 2 * (4 * 100 + 40)
+    )
+    (again,) = moments(Layout(recompute="full"), **autocast)
+    assert again["end of forward"]["copies of weights"] == 2 * (4 * 100 + 40)
+    assert again["loss"]["copies of weights"] == 2 * (100 + 40)
+
+
+def test_a_shared_out_model_gathers_and_sums_block_by_block():
+    (found,) = moments(Layout(fsdp=4), regime=REGIMES[2])
+    first = found["first backward block"]
+    assert first["weights"] == 4 * NUM / 4
+    assert first["gathered parameters"] == 2 * (40 + 2 * 100)
+    assert first["gradients on their way"] == 100 * (2 + 4) + 2 * 40
+    assert "gathered parameters" not in found["optimizer step"]
+
+
+def test_whole_models_are_loaded_only_where_the_regime_says_so():
+    one = moments(Layout(fsdp=4), regime=REGIMES[2])[0]["checkpoint load"]
+    every = msgspec.structs.replace(REGIMES[2], loads_whole=True)
+    assert one["weights before they are shared out"] == 4 * 100
+    whole = moments(Layout(fsdp=4), regime=every)[0]["checkpoint load"]
+    assert whole["weights before they are shared out"] == 4 * NUM
