@@ -53,7 +53,7 @@ class Load:
             (local_params(part, layout) - _frozen_params(part, layout)) * part.count for part in held.tail
         )
         self.states = states(self.regime, layout, self.num_params, frozen)
-        self.weight_shares, self.gradient_shares, _ = num_shares(self.regime, layout)
+        self.weight_shares, self.gradient_shares, self.optimizer_shares = num_shares(self.regime, layout)
         self.is_sharded = self.weight_shares > 1
         self._count_activations()
 

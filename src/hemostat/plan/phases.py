@@ -17,15 +17,29 @@ def moments_of(load: Load) -> Iterator[tuple[str, Items]]:
         while gradients appear, the optimizer step has no activations. What grows or shrinks evenly over equal blocks
         is largest at the first or the last of them.
     """
-    held, lasting = load.held, load.lasting()
-    blocks = held.num_in_flight * load.blocks_kept
-    outside = held.num_in_flight * load.head_kept + (held.num_tails - 1) * load.tail_kept
-    before = lasting | {
-        "activations of the blocks": blocks,
-        "activations outside of the blocks": outside,
-        "gradients": load.gradients(0.0),
-        "logits and activations of the head": load.tail_kept,
+    yield from _forward(load)
+    yield from _backward(load)
+    yield from _outside_of_passes(load)
+
+
+def _activations(load: Load) -> Items:
+    held = load.held
+    return {
+        "activations of the blocks": held.num_in_flight * load.blocks_kept,
+        "activations outside of the blocks": held.num_in_flight * load.head_kept
+        + (held.num_tails - 1) * load.tail_kept,
     }
+
+
+def _forward(load: Load) -> Iterator[tuple[str, Items]]:
+    before = (
+        load.lasting()
+        | _activations(load)
+        | {
+            "gradients": load.gradients(0.0),
+            "logits and activations of the head": load.tail_kept,
+        }
+    )
     yield (
         "end of forward",
         before
@@ -34,7 +48,7 @@ def moments_of(load: Load) -> Iterator[tuple[str, Items]]:
             "copies of weights": load.copies(in_forward=True),
         },
     )
-    if held.tail:
+    if load.held.tail:
         yield (
             "loss",
             before
@@ -43,37 +57,43 @@ def moments_of(load: Load) -> Iterator[tuple[str, Items]]:
                 "copies of weights": load.copies(in_forward=False),
             },
         )
-    backward = lasting | {
-        "activations outside of the blocks": outside,
-        "recomputed activations": load.recomputed,
-        "temporaries of the block": load.passing,
-        "copies of weights": load.copies(in_forward=False),
-    }
+
+
+def _backward(load: Load) -> Iterator[tuple[str, Items]]:
+    first = _activations(load)
+    blocks = first["activations of the blocks"] - load.blocks_kept + load.block_kept
+    before = (
+        load.lasting()
+        | first
+        | {
+            "recomputed activations": load.recomputed,
+            "temporaries of the block": load.passing,
+            "copies of weights": load.copies(in_forward=False),
+        }
+    )
     yield (
         "first backward block",
-        backward
+        before
         | {
-            "activations of the blocks": blocks,
             "gradients": load.gradients(load.tail_trained / max(load.num_trained, 1.0)),
             "gradients on their way": load.on_their_way(load.tail_trained),
         },
     )
     yield (
         "last backward block",
-        backward
+        before
         | {
-            "activations of the blocks": blocks - load.blocks_kept + load.block_kept,
+            "activations of the blocks": blocks,
             "gradients": load.gradients(1.0),
             "gradients on their way": load.on_their_way(load.units.root),
         },
     )
-    yield from _outside_of_passes(load)
 
 
 def _outside_of_passes(load: Load) -> Iterator[tuple[str, Items]]:
     whole = load.whole_bytes
     states = {"weights": load.states.weights, "optimizer state": load.states.optimizer}
-    step = load.regime.step_bytes * load.num_trained / load.weight_shares
+    step = load.regime.step_bytes * load.num_trained / load.optimizer_shares
     everything = load.lasting(in_pass=False)
     yield (
         "optimizer step",

@@ -9,6 +9,7 @@ from hemostat.plan.layout import Layout
 from hemostat.plan.parallel.pp import even_borders, held_by, split
 from hemostat.plan.pipelines import in_flight, pipeline
 from hemostat.plan.profile import Part, Profile
+from hemostat.plan.stages import balance
 
 TABLE, HEAD = Part(name="table", num_params=7), Part(name="head", num_params=5)
 BLOCK = Part(name="block", count=10, num_params=3, is_block=True)
@@ -25,6 +26,11 @@ def test_stages_are_even_the_first_ones_larger():
     assert [(each.rank, num_blocks(each)) for each in held] == [(0, 3), (1, 3), (3, 2)]
     assert [each.head for each in held] == [(TABLE,), (), ()]
     assert [each.tail for each in held] == [(), (), (HEAD,)]
+
+
+@pytest.mark.parametrize(("num_blocks", "num_stages"), [(10, 4), (32, 8), (126, 16), (7, 7)])
+def test_they_are_those_that_training_cuts_at_when_blocks_are_equal(num_blocks, num_stages):
+    assert even_borders(num_blocks, num_stages) == balance([1.0] * num_blocks, num_stages)
 
 
 def test_given_borders_are_looked_at_one_by_one():

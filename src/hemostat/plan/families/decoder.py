@@ -122,17 +122,32 @@ def decoder_profile(decoder: Decoder, software: str | Software = "torch") -> Pro
     if isinstance(software, str) and software not in SOFTWARE:
         raise UnknownNameError("software", software, SOFTWARE)
     used = SOFTWARE[software] if isinstance(software, str) else software
-    widths = Widths(decoder, used.compute_bytes)
-    table = decoder.vocab * decoder.hidden
-    embedding = Part(
+    return Profile(
+        name=decoder.name,
+        parts=(_embedding(decoder, used), _blocks(decoder, used), _head(decoder, used)),
+        num_tokens=decoder.num_tokens,
+        num_tied_params=decoder.vocab * decoder.hidden if decoder.is_tied else 0,
+        source=f"closed form of a decoder in {used.name}",
+        notes=(f"what is kept for backward is that of {used.name}", f"loss: {used.loss.name}"),
+    )
+
+
+def _embedding(decoder: Decoder, used: Software) -> Part:
+    widths, table = Widths(decoder, used.compute_bytes), decoder.vocab * decoder.hidden
+    mask = Kept(name="dropout mask", num_bytes=float(decoder.num_tokens * decoder.hidden), share="sp")
+    return Part(
         name="embedding",
         num_params=table + decoder.num_positions * decoder.hidden,
         num_tp_params=table,
-        kept=(Kept(name="dropout mask", num_bytes=widths.hidden / 2, share="sp"),) if decoder.dropout else (),
+        kept=(mask,) if decoder.dropout else (),
         input_bytes=8.0 * decoder.num_tokens,
         moved_bytes=2 * widths.hidden,
     )
-    blocks = Part(
+
+
+def _blocks(decoder: Decoder, used: Software) -> Part:
+    widths = Widths(decoder, used.compute_bytes)
+    return Part(
         name="blocks",
         count=decoder.num_layers,
         num_params=decoder.num_block_params,
@@ -144,26 +159,21 @@ def decoder_profile(decoder: Decoder, software: str | Software = "torch") -> Pro
         passing_bytes=used.block_passing_bytes(decoder),
         is_block=True,
     )
-    head = Part(
+
+
+def _head(decoder: Decoder, used: Software) -> Part:
+    widths, table = Widths(decoder, used.compute_bytes), decoder.vocab * decoder.hidden
+    product = Product(rows=decoder.num_tokens, inner=decoder.hidden, columns=decoder.vocab, cut="columns")
+    return Part(
         name="head and loss",
         num_params=table + decoder.num_norm_params,
         num_tp_params=table,
-        products=(
-            Product(rows=decoder.num_tokens, inner=decoder.hidden, columns=decoder.vocab, cut="columns"),
-        ),
+        products=(product,),
         kept=used.head_kept(decoder),
         input_bytes=widths.hidden,
         passing_bytes=used.loss.passing_bytes * widths.logits,
         forward_passing_bytes=used.loss.forward_passing_bytes * widths.logits,
         moved_bytes=3 * (2 + used.loss.kept_bytes) * widths.logits,
-    )
-    return Profile(
-        name=decoder.name,
-        parts=(embedding, blocks, head),
-        num_tokens=decoder.num_tokens,
-        num_tied_params=table if decoder.is_tied else 0,
-        source=f"closed form of a decoder in {used.name}",
-        notes=(f"what is kept for backward is that of {used.name}", f"loss: {used.loss.name}"),
     )
 
 

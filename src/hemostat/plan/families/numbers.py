@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from hemostat.errors import FieldError
 from hemostat.plan.families.decoder import Decoder
 
@@ -40,31 +42,27 @@ def decoder_from_numbers(
         >>> decoder_from_numbers(320e6, 24, 1024).vocab
         16250
     """
-    sizes = {"num_layers": num_layers, "hidden": hidden, "num_tokens": num_tokens}
-    for name, value in sizes.items():
-        if value < 1:
-            raise FieldError(name, value, "must be 1 or more", "Write the model's own number.")
     width = _HEAD_WIDTH if hidden % _HEAD_WIDTH == 0 else hidden
 
-    def with_rows(rows: int) -> Decoder:
-        return Decoder(
-            name="decoder",
-            num_heads=hidden // width,
-            num_kv_heads=hidden // width,
-            head_width=width,
-            ffn=4 * hidden,
-            vocab=rows,
-            is_gated=False,
-            has_norm_bias=True,
-            has_bias=True,
-            num_positions=num_tokens,
-            is_tied=True,
-            **sizes,
-        )
-
+    decoder = Decoder(
+        name="decoder",
+        num_heads=hidden // width,
+        num_kv_heads=hidden // width,
+        head_width=width,
+        ffn=4 * hidden,
+        vocab=DEFAULT_VOCAB if vocab is None else vocab,
+        is_gated=False,
+        has_norm_bias=True,
+        has_bias=True,
+        num_positions=num_tokens,
+        is_tied=True,
+        num_layers=num_layers,
+        hidden=hidden,
+        num_tokens=num_tokens,
+    )
     if vocab is not None or num_params is None:
-        return with_rows(vocab or DEFAULT_VOCAB)
-    without_table = with_rows(1).num_params - hidden
+        return decoder
+    without_table = decoder.num_params - decoder.vocab * hidden
     rows = round((num_params - without_table) / hidden)
     if rows < 1:
         raise FieldError(
@@ -73,4 +71,4 @@ def decoder_from_numbers(
             f"is less than the {without_table:,} that {num_layers} layers of width {hidden} have",
             "Give more parameters, or fewer or narrower layers.",
         )
-    return with_rows(rows)
+    return msgspec.structs.replace(decoder, vocab=rows)

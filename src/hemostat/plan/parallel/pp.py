@@ -37,6 +37,8 @@ def even_borders(num_blocks: int, num_stages: int) -> tuple[int, ...]:
     Raises:
         FieldError: fewer blocks than stages.
 
+    Source: whole numbers that differ by one at most; `hemostat.plan.balance` cuts equal blocks at the same places.
+
     Examples:
         >>> even_borders(10, 4)
         (0, 3, 6, 8, 10)
