@@ -40,12 +40,12 @@ def test_tiles_that_do_not_fill_the_device_cost_a_whole_round():
     assert seconds(1) > seconds(108) / 108  # and one tile cannot use all of it
 
 
-def test_the_host_is_the_limit_of_small_work():
-    terms = Terms(launch_s=5e-3)
-    time = part_s(mlp(), Cut(1), A100, terms)
-    assert (time.forward_s, time.backward_s) == (5e-3, 10e-3)
-    twice = Part(name="two", products=mlp().products * 2)
-    assert part_s(twice, Cut(1), A100, terms).forward_s == 10e-3
+def test_the_host_starts_each_product():
+    terms = Terms(launch_s=1e-4)
+    attention = Product(rows=64, inner=64, columns=64, count=16, has_weight=False)
+    part = Part(name="two and attention", products=(*mlp().products * 2, attention))
+    assert part_s(part, Cut(4), A100, terms).start_s == pytest.approx(3e-4)
+    assert part_s(Part(name="embedding"), Cut(4), A100, terms).start_s == 1e-4
 
 
 @pytest.mark.parametrize("cut", ["columns", "inner"])

@@ -40,7 +40,7 @@ class Terms(Config, frozen=True, kw_only=True):
     matmul: float = 0.82
     attention: float = 0.343
     memory: float = 0.982
-    launch_s: float = 135e-6
+    launch_s: float = 143e-6
     link: float = 0.513
     overlap: float = 0.8
     splits_sends: bool = False
@@ -48,9 +48,9 @@ class Terms(Config, frozen=True, kw_only=True):
 
 # Megatron-LM and Megatron-DeepSpeed on A100, attention in several kernels, gradients sent when the step is over:
 # fitted to vTrain's steps (Bang et al. 2024, arXiv 2312.12391, data/ground_truth_*.csv), two of three
-# configurations, by bench/plan_time.py --fit. A link above 1: their nodes were faster than the one of the table.
+# configurations, by bench/plan_time.py --fit.
 MEGATRON: Final = Terms(
-    matmul=0.95, attention=0.206, memory=0.803, launch_s=135e-6, link=1.39, overlap=0.0, splits_sends=True
+    matmul=0.998, attention=0.188, memory=0.992, launch_s=143e-6, link=0.899, overlap=0.0, splits_sends=True
 )
 
 
@@ -71,23 +71,23 @@ class Cut(NamedTuple):
 
 
 class PassTime(NamedTuple):
-    """Seconds of one micro-batch in one part.
+    """Seconds of one micro-batch in one part; a pass takes the longer of the device's and the host's.
 
     Attributes:
-        forward_s: forward pass.
-        backward_s: gradients of input and parameters.
+        forward_s: forward pass, on the device.
+        backward_s: gradients of input and parameters, on the device.
         again_s: what selective recomputation does again: what is no product, and attention that is not fused.
+        start_s: in which the host starts all kernels of a forward pass; a backward pass has twice as many.
     """
 
     forward_s: float
     backward_s: float
     again_s: float
+    start_s: float
 
 
 def part_s(part: Part, cut: Cut, device: Device, terms: Terms) -> PassTime:
     """Seconds of one of the `count` equal parts, without what its ranks tell each other.
-
-    The device computes while the host starts the next kernels, so a pass takes the longer of both.
 
     Args:
         part: of a profile.
@@ -114,11 +114,11 @@ def part_s(part: Part, cut: Cut, device: Device, terms: Terms) -> PassTime:
     moved_bytes = part.moved_bytes * cut.micro_batch * _undivided(part, cut)
     moved_s = moved_bytes / (device.hbm_bytes_per_s * terms.memory)
     num_starts = sum(product.count if product.has_weight else 1 for product in part.products) or 1
-    starts_s = num_starts * terms.launch_s
     return PassTime(
-        forward_s=max(forward_s + moved_s, starts_s),
-        backward_s=max(backward_s + _BACKWARD_MOVED * moved_s, 2.0 * starts_s),
-        again_s=max(attention_s + moved_s, starts_s / 2.0),
+        forward_s=forward_s + moved_s,
+        backward_s=backward_s + _BACKWARD_MOVED * moved_s,
+        again_s=attention_s + moved_s,
+        start_s=num_starts * terms.launch_s,
     )
 
 

@@ -123,6 +123,8 @@ def cluster_price(cluster: Cluster, *, spot: bool = False, given: str | float | 
 def flop_per_usd(price: Price) -> float | None:
     """FLOP of large 16-bit products that a dollar buys; None for a machine whose devices are not known.
 
+    Source: devices.csv and instances.csv, which name theirs: devices, times the best measured rate, over the price.
+
     Examples:
         >>> f"{flop_per_usd(price_usd_per_hour('p4d.24xlarge')):.2e}"
         '3.56e+17'

@@ -13,6 +13,11 @@ from hemostat.plan.profile import Part, Profile
 from hemostat.plan.traffic import collective_s, group
 from hemostat.plan.workload import Workload
 
+STEP_ERROR: Final = 0.16
+"""Mean relative error of a step on the tables that no constant of the default terms was chosen on.
+
+Source: bench/results/plan_time.json, `torchtitan_mape_pct`, the larger one of the held-out tables of torch.
+"""
 _BUCKET_BYTES: Final = 25e6  # of torch's DDP
 # of Megatron's distributed optimizer, in elements, at least, and for each rank
 # (Megatron-LM, core/distributed/distributed_data_parallel.py)
@@ -63,6 +68,11 @@ class Duration(Config, frozen=True, kw_only=True):
     def tokens_per_s(self) -> float:
         """All devices together."""
         return self.num_tokens / self.step_s
+
+    @property
+    def error(self) -> float:
+        """The error bar of `step_s`, as a part of it: how far published steps were from the predicted ones."""
+        return STEP_ERROR
 
     @property
     def mfu(self) -> float:
@@ -163,35 +173,49 @@ def _total(stages: list[_Stage]) -> _Stage:
 
 
 def _part(part: Part, layout: Layout, cut: Cut, cluster: Cluster, terms: Terms) -> _Stage:
-    """All equal ones of a part together."""
+    """All equal ones of a part together.
+
+    The host runs ahead of the device, so that a pass takes the longer of both: where the host is the slower one,
+    collectives between its kernels cost nothing.
+    """
     one = part_s(part, cut, cluster.device, terms)
-    again_s = 0.0
-    is_full = part.is_block and layout.recompute == "full"
-    if part.is_block and layout.recompute != "none":
-        again_s = one.forward_s if is_full else one.again_s
+    sum_s = _sums_s(part, layout, cut, cluster) / terms.link
+    forward_s, forward_tp_s = _longer(one.forward_s, sum_s, one.start_s)
+    backward_s, backward_tp_s = _longer(one.backward_s, sum_s, 2.0 * one.start_s)
+    again_s = again_tp_s = 0.0
+    if part.is_block and layout.recompute == "full":
+        again_s, again_tp_s = forward_s, forward_tp_s
+    elif part.is_block and layout.recompute == "selective":
+        again_s, _ = _longer(one.again_s, 0.0, one.start_s / 2.0)
     num_params = part.num_params - part.num_tp_params * (1.0 - 1.0 / layout.tp)
     return _Stage(
-        forward_s=part.count * one.forward_s,
-        backward_s=part.count * one.backward_s,
+        forward_s=part.count * forward_s,
+        backward_s=part.count * backward_s,
         again_s=part.count * again_s,
-        tp_s=part.count * _tp_s(part, layout, cut, cluster, is_full) / terms.link,
+        tp_s=part.count * (forward_tp_s + backward_tp_s + again_tp_s),
         num_params=part.count * num_params,
         num_blocks=part.count * part.is_block,
     )
 
 
-def _tp_s(part: Part, layout: Layout, cut: Cut, cluster: Cluster, is_again: bool) -> float:
-    """Collectives of one part: a sum behind each product cut along its inner size, one before it in backward.
+def _longer(compute_s: float, sum_s: float, start_s: float) -> tuple[float, float]:
+    """What a pass takes without its collectives, and what these add."""
+    alone_s = max(compute_s, start_s)
+    return alone_s, max(compute_s + sum_s, start_s) - alone_s
 
-    A part whose products are all cut along columns (the head) or that has none (the embedding) sums once.
+
+def _sums_s(part: Part, layout: Layout, cut: Cut, cluster: Cluster) -> float:
+    """Collectives of one pass of one part: a sum for each product that is cut along its inner size.
+
+    A part whose products are all cut along columns (the head) or that has none (the embedding) sums once, in one of
+    its passes: half of it counts in each.
 
     Source: Shoeybi et al. 2019 (arXiv 1909.08053), section 3; Korthikanti et al. 2022 (arXiv 2205.05198),
         section 4.2.2: with sequence parallelism a gather and a scatter take the place of each sum.
     """
     if layout.tp == 1 or not part.num_tp_params:
         return 0.0
-    sums = sum(product.count for product in part.products if product.cut == "inner")
-    num_sums = sums * (3 if is_again else 2) if sums else 1
+    num_sums = sum(product.count for product in part.products if product.cut == "inner") or 0.5
     ranks = group(layout, "tp", cluster)
     num_bytes = part.input_bytes * cut.micro_batch
     kinds = ("all_gather", "reduce_scatter") if cut.sequence_parallel else ("all_reduce",)
