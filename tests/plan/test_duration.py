@@ -12,10 +12,11 @@ import pytest
 from hemostat.errors import FieldError
 from hemostat.plan.compute import MEGATRON, Terms
 from hemostat.plan.duration import Duration, duration
+from hemostat.plan.families import LOSSES, SOFTWARE, Decoder, decoder_profile
 from hemostat.plan.hardware import Cluster
 from hemostat.plan.layout import Layout
 from hemostat.plan.pipelines import pipeline_bubble
-from hemostat.plan.profile import Kept, Part, Product, Profile
+from hemostat.plan.profile import Part, Product, Profile
 from hemostat.plan.traffic import Group, collective_s
 from hemostat.plan.workload import REGIMES, Workload
 
@@ -187,44 +188,25 @@ def test_a_layout_takes_far_less_than_a_millisecond():
 
 
 def gpt(layers: int, hidden: int, heads: int, tokens: int, vocab: int) -> Profile:
-    """Megatron's GPT with attention in several kernels, dropout and a head that is the embedding."""
-    width, scores = 2.0 * tokens * hidden, float(heads * tokens**2)
-    head_width = hidden // heads
-    attention = {"count": heads, "has_weight": False, "cut": "count"}
-    block = Part(
-        name="blocks",
-        count=layers,
-        num_params=12 * hidden**2 + 13 * hidden,
-        num_tp_params=12 * hidden**2,
-        products=(
-            Product(rows=tokens, inner=hidden, columns=3 * hidden, cut="columns"),
-            Product(rows=tokens, inner=head_width, columns=tokens, **attention),
-            Product(rows=tokens, inner=tokens, columns=head_width, **attention),
-            Product(rows=tokens, inner=hidden, columns=hidden, cut="inner"),
-            Product(rows=tokens, inner=hidden, columns=4 * hidden, cut="columns"),
-            Product(rows=tokens, inner=4 * hidden, columns=hidden, cut="inner"),
-        ),
-        # two norms, two sums with dropout (read 2, write 1 and a mask), bias and GeLU, softmax and its dropout
-        moved_bytes=11 * width + 16 / 2 * width + 9 * scores,
-        kept=(
-            Kept(name="outside", num_bytes=11 * width, share="sp"),
-            Kept(name="inside", num_bytes=8 * width + 9 * scores, share="tp"),
-        ),
-        input_bytes=width,
-        is_block=True,
+    """Megatron's GPT before flash attention and fused losses, with dropout and a head that is the embedding."""
+    decoder = Decoder(
+        num_layers=layers,
+        hidden=hidden,
+        num_heads=heads,
+        num_kv_heads=heads,
+        head_width=hidden // heads,
+        ffn=4 * hidden,
+        vocab=vocab,
+        num_tokens=tokens,
+        is_gated=False,
+        has_norm_bias=True,
+        has_bias=True,
+        num_positions=tokens,
+        is_tied=True,
+        dropout=0.1,
     )
-    table = vocab * hidden
-    head = Part(
-        name="head and loss",
-        num_params=table,
-        num_tp_params=table,
-        products=(Product(rows=tokens, inner=hidden, columns=vocab, cut="columns"),),
-        moved_bytes=14.0 * tokens * vocab,
-        kept=(Kept(name="logits", num_bytes=6.0 * tokens * vocab, share="tp"),),
-        input_bytes=width,
-    )
-    embedding = Part(name="embedding", num_params=table + tokens * hidden, num_tp_params=table)
-    return Profile(name="gpt", parts=(embedding, block, head), num_tokens=tokens, num_tied_params=table)
+    software = msgspec.structs.replace(SOFTWARE["megatron"], is_flash=False, loss=LOSSES["eager"])
+    return decoder_profile(decoder, software)
 
 
 FP16 = msgspec.structs.replace(MIXED, name="fp16")
