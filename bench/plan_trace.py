@@ -12,20 +12,29 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch import nn
+from torch.utils.data import default_collate
 
 from hemostat.data import Source
-from hemostat.plan import Layout
+from hemostat.plan import Layout, Profile, balance
+from hemostat.plan.memory import peak
+from hemostat.plan.workload import Regime, Workload
 from hemostat.recipe import Base, Devices
-from hemostat.task import LossDoor
+from hemostat.task import LossDoor, profile_of
 from hemostat.train import Session, TrainSettings
+from hemostat.train.parallel.parts import find_parts
 from hemostat.train.split_model import split_model
 from hemostat.train.storage_meter import StorageMeter
 from plan_trace_models import MODELS, Named
+from result_file import write_result
 
 LAYOUTS = ("dp=1", "dp=2", "fsdp=2", "pp=2")
 MICRO_BATCH, NUM_PIPED = 8, 4  # samples at once, and how many times under stages
@@ -94,13 +103,88 @@ def job(num_ranks: int) -> dict[str, list[dict[str, int]]]:
         return found
 
 
+def profile_and_model(name: str) -> tuple[Profile, nn.Module]:
+    """Traced with one micro-batch, its blocks found as the engine finds them."""
+    task = Named(name=name, num_samples=MICRO_BATCH)
+    model, data = task.model(), task.train_data()
+    batch = default_collate([data[index] for index in range(MICRO_BATCH)])
+    blocks = [(block, model.get_submodule(block)) for block in find_parts(model).blocks]
+    return profile_of(model, batch, LossDoor(task).compute, blocks), model
+
+
+def forecast_bytes(profile: Profile, model: nn.Module, layout: Layout) -> float:
+    """Peak of the fullest process."""
+    blocks = [part.flop for part in profile.parts if part.is_block for _ in range(part.count)]
+    outer = [part for part in profile.parts if not part.is_block]
+    borders = balance(blocks, layout.num_stages, outer[0].flop, outer[-1].flop)
+    load = Workload(
+        micro_batch=MICRO_BATCH,
+        accumulation=NUM_PIPED if layout.pp > 1 else 1,
+        regime=cpu_regime(profile, model, layout, borders),
+    )
+    return peak(profile, layout, load, borders).allocated.num_bytes
+
+
+def cpu_regime(profile: Profile, model: nn.Module, layout: Layout, borders: Sequence[int]) -> Regime:
+    """float32 and AdamW as torch does them on the CPU.
+
+    The optimizer goes through the parameters one by one, with two temporaries of each: what counts is twice the
+    largest. A collective is over before the next operation, and FSDP2 drops the gathered parameters of a block before
+    it sends their gradients: these take no memory that was not taken before.
+
+    Source: torch 2.13, `_single_tensor_adam` in optim/adam.py, `post_backward` in
+        distributed/fsdp/_fully_shard/_fsdp_param_group.py.
+    """
+    largest = max(model.parameters(), key=torch.numel)
+    num_params = [profile.num_params]
+    if layout.pp > 1:
+        sizes = [part.num_params for part in profile.parts if part.is_block for _ in range(part.count)]
+        outer = [part.num_params for part in profile.parts if not part.is_block]
+        num_params = [sum(sizes[first:last]) for first, last in pairwise(borders)]
+        num_params[0] += outer[0]
+        num_params[-1] += outer[-1]
+    return Regime(
+        name="fp32 on the CPU",
+        zero_stage=3 if layout.fsdp > 1 else 0,
+        reduce_bytes=0,
+        step_bytes=2 * 4 * largest.numel() / max(num_params),
+    )
+
+
+def figure(name: str, value: float, unit: str, note: str) -> dict[str, Any]:
+    return {"name": name, "value": round(value, 3), "unit": unit, "bar": None, "meets": None, "note": note}
+
+
 def main() -> None:
     if sys.argv[1:2] == ["--out"]:
         work_of_a_rank(Path(sys.argv[2]))
         return
-    for num in (1, 2):
-        for key, parts in job(num).items():
-            print(key, [sum(part.values()) for part in parts], parts)
+    found = job(1) | job(2)
+    rows, errors = [], {}
+    print(f"{'model':<23}{'layout':<8}{'forecast':>10}{'counted':>10}{'error':>9}")
+    for name in MODELS:
+        profile, model = profile_and_model(name)
+        for text in LAYOUTS:
+            layout = Layout.read(text)
+            forecast = forecast_bytes(profile, model, layout.filled(layout.num_ranks))
+            fullest = max(sum(part.values()) for part in found[f"{name} {text}"])
+            errors[name, text] = error = 100 * (forecast / fullest - 1)
+            print(f"{name:<23}{text:<8}{forecast / 1e6:>7.2f} MB{fullest / 1e6:>7.2f} MB{error:>+8.2f}%")
+            label = f"{name.partition(' ')[0].lower()}_{text.replace('=', '')}_error_pct"
+            rows.append(figure(label, error, "%", f"{forecast / 1e6:.2f} MB, counted {fullest / 1e6:.2f} MB"))
+    largest = max(errors, key=lambda key: abs(errors[key]))
+    worst = figure(
+        "traced_max_error_pct",
+        abs(errors[largest]),
+        "%",
+        f"{' under '.join(largest)}, of {len(errors)} forecasts; {sum(abs(e) <= BAR_PCT for e in errors.values())} "
+        f"are within {BAR_PCT:g} %",
+    )
+    worst |= {"bar": BAR_PCT, "meets": abs(errors[largest]) <= BAR_PCT}
+    mean = figure("traced_mean_error_pct", fmean(map(abs, errors.values())), "%", "of the same forecasts")
+    write_result(
+        "plan_trace", [worst, mean, *rows], f"micro-batches of {MICRO_BATCH} samples, float32, AdamW"
+    )
 
 
 if __name__ == "__main__":

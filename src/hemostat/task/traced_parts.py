@@ -18,7 +18,7 @@ _NOTEWORTHY: Final = 0.01  # of what is kept: less is not worth a sentence
 
 
 class _Line(NamedTuple):
-    """Bytes that grow with the samples."""
+    """Bytes by number of samples; below 0 `fixed` says that they grow faster than the samples do."""
 
     per_sample: float
     fixed: float
@@ -83,7 +83,7 @@ def _kept(passes: tuple[Pass, Pass], blocks: Blocks) -> tuple[list[tuple[Kept, .
     once, twice = (found.named(blocks) for found in passes)
     parts: list[dict[Kept, float]] = [{} for _ in range(len(blocks) + 2)]  # each tensor without its size
     extra = {id(held) for found in passes for held in found.extra}
-    fixed = total = 0.0
+    fixed = faster = total = 0.0
     for key in once | twice:
         held = once.get(key) or twice[key]
         pair = [found[key].num_bytes if key in found else 0 for found in (once, twice)]
@@ -92,12 +92,18 @@ def _kept(passes: tuple[Pass, Pass], blocks: Blocks) -> tuple[list[tuple[Kept, .
         kept = Kept(name=key[1], num_bytes=0, share=held.share, is_cheap=held.is_cheap, is_extra=is_extra)
         parts[key[0]][kept] = parts[key[0]].get(kept, 0.0) + line.per_sample
         if not is_extra:
-            fixed, total = fixed + line.fixed, total + pair[0]
+            fixed, faster = fixed + max(0.0, line.fixed), faster + max(0.0, -line.fixed)
+            total += pair[0]
     batch = Kept(name="the batch", num_bytes=0)
     parts[0] = {batch: sum(map(_num_bytes, tensors(passes[0].batch))) / passes[0].num_samples, **parts[0]}
     notes = []
     if fixed > _NOTEWORTHY * total:
         notes.append(f"{fixed:.0f} kept bytes do not grow with the samples; they count as buffers.")
+    if faster > _NOTEWORTHY * total:
+        notes.append(
+            "Some of what is kept grows faster than the samples: the figures hold for micro-batches of "
+            f"{passes[1].num_samples}."
+        )
     if any("attention_for_cpu" in name for _, name, _ in once):
         notes.append(
             "Fused attention is the CPU's kernel: query, key, value, output and log-sum-exp are kept, as by "
@@ -111,13 +117,13 @@ def _kept(passes: tuple[Pass, Pass], blocks: Blocks) -> tuple[list[tuple[Kept, .
 
 
 def _line(passes: tuple[Pass, Pass], pair: tuple[float, float]) -> _Line:
-    """The straight line through two points; one that falls is taken as growing from nothing."""
+    """The straight line through two points; where it would start below nothing, the one from nothing to the second."""
     first, second = passes[0].num_samples, passes[1].num_samples
     slope = (pair[1] - pair[0]) / (second - first)
     fixed = pair[0] - slope * first
-    if slope < 0 or fixed < 0:
-        return _Line(pair[1] / second, 0.0)
-    return _Line(slope, fixed)
+    if slope < 0:
+        return _Line(max(pair[0] / first, pair[1] / second), 0.0)
+    return _Line(pair[1] / second if fixed < 0 else slope, fixed)
 
 
 def _params(

@@ -98,9 +98,7 @@ class Pass:
             if self.part_of(held.made) != part:
                 name = "input"
             elif 0 < part <= len(blocks):
-                name = name.replace(f" of {blocks[part - 1][0]}.", " of ").removesuffix(
-                    f" of {blocks[part - 1][0]}"
-                )
+                name = _inside(name, blocks[part - 1][0])
             found[part, name, seen[part, name]] = held
             seen[part, name] += 1
         return found
@@ -113,3 +111,11 @@ def _passes(event: Event) -> bool:
 
 def _leaves(tree: Any) -> list[Tensor]:
     return [leaf for leaf in pytree.tree_leaves(tree) if isinstance(leaf, Tensor)]
+
+
+def _inside(name: str, block: str) -> str:
+    """`gelu of layers.3.up`, of which `layers.3` is the block, is `gelu of up`, and `add of layers.3` is `add`."""
+    operation, _, module = name.partition(" of ")
+    if module == block:
+        return operation
+    return f"{operation} of {module.removeprefix(f'{block}.')}" if module else operation
