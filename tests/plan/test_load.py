@@ -63,15 +63,16 @@ def test_torch_keeps_tensors_at_the_borders_of_stages_and_megatron_does_not():
 def test_a_shared_out_stage_collects_whole_gradients_and_has_no_shares_of_them_yet():
     first = loads(Layout(pp=2, fsdp=2), regime=REGIME["fsdp"])[0]
     assert first.is_deferred
-    assert first.lasting()["whole gradients"] == 4 * first.num_params
-    assert (first.gradients(0.0), first.on_their_way(5)) == (0, 0)
+    assert first.in_passes()["whole gradients"] == 4 * first.num_params
+    assert "whole gradients" not in first.lasting()
+    assert (first.gradients(first.num_trained), first.on_their_way(5, 5, 5)) == (0, 0)
 
 
 @pytest.mark.parametrize(("zero_stage", "block"), [(0, 0), (1, 0), (2, 2)])
 def test_zero_2_holds_a_block_of_gradients_before_it_shares_them_out(zero_stage, block):
     regime = msgspec.structs.replace(REGIME["mixed"], zero_stage=zero_stage)
     (load,) = loads(Layout(dp=4), regime=regime)
-    assert load.on_their_way(0) == block * SMALL.num_block_params
+    assert load.on_their_way(7, 7, 0) == block * 7
 
 
 def test_streams_of_fsdp_keep_gradients_that_are_freed():
@@ -84,4 +85,4 @@ def test_streams_of_fsdp_keep_gradients_that_are_freed():
 def test_sequence_parallelism_gathers_in_backward():
     (alone,) = loads(Layout(tp=2, sequence_parallel=False))
     (shared,) = loads(Layout(tp=2))
-    assert shared.passing - alone.passing == 2 * SENT
+    assert shared.kinds[0].passing - alone.kinds[0].passing == 2 * SENT

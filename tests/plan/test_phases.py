@@ -35,12 +35,10 @@ MODEL = Profile(name="small", parts=(Part(name="table", num_params=40), BLOCK, H
 NUM = 440  # parameters; the table and the head are one
 
 
-def moments(layout=None, **work):
+def moments(layout=None, profile=MODEL, **work):
     layout, work = layout or Layout(), Workload(**({"micro_batch": 2} | work))
-    return [
-        dict(moments_of(Load(MODEL, held, layout, work)))
-        for held in held_by(MODEL, layout, work.accumulation)
-    ]
+    every = held_by(profile, layout, work.accumulation)
+    return [dict(moments_of(Load(profile, held, layout, work))) for held in every]
 
 
 def nonzero(items):
@@ -60,8 +58,18 @@ def test_gradients_appear_while_activations_go():
     (found,) = moments()
     first, last = found["first backward block"], found["last backward block"]
     assert (first["gradients"], last["gradients"]) == (4 * 40, 4 * NUM)
-    assert (first["activations of the blocks"], last["activations of the blocks"]) == (2 * 4 * 80, 2 * 80)
+    assert (first["activations of the blocks"], last["activations of the blocks"]) == (2 * 4 * 80, 0)
     assert first["temporaries of the block"] == 2 * 5
+
+
+def test_the_fullest_block_may_be_neither_the_first_nor_the_last():
+    wide = msgspec.structs.replace(BLOCK, count=1, passing_bytes=1000)
+    parts = (MODEL.parts[0], BLOCK, wide, BLOCK, HEAD)
+    (found,) = moments(profile=msgspec.structs.replace(MODEL, parts=parts))
+    middle = found["backward block"]
+    assert middle["temporaries of the block"] == 2 * 1000
+    assert middle["activations of the blocks"] == 2 * 5 * 80  # four after it have gone
+    assert middle["gradients"] == 4 * (40 + 4 * 100)
 
 
 def test_the_step_has_no_activations_but_temporaries_of_its_own():
@@ -85,9 +93,12 @@ def test_gradients_of_earlier_passes_are_there_before_the_loss():
 
 def test_recomputation_keeps_less_and_holds_one_block_in_full():
     full = moments(Layout(recompute="full"))[0]["first backward block"]
-    assert (full["activations of the blocks"], full["recomputed activations"]) == (2 * 4 * 10, 2 * (80 - 10))
+    assert (full["activations of the blocks"], full["temporaries of the block"]) == (
+        2 * 4 * 10,
+        2 * (80 - 10 + 5),
+    )
     some = moments(Layout(recompute="selective"))[0]["first backward block"]
-    assert (some["activations of the blocks"], some["recomputed activations"]) == (2 * 4 * 30, 2 * 50)
+    assert (some["activations of the blocks"], some["temporaries of the block"]) == (2 * 4 * 30, 2 * (50 + 5))
 
 
 def test_autocast_copies_weights_and_keeps_the_copies_unless_it_recomputes():
@@ -103,11 +114,19 @@ def test_autocast_copies_weights_and_keeps_the_copies_unless_it_recomputes():
 
 def test_a_shared_out_model_gathers_and_sums_block_by_block():
     (found,) = moments(Layout(fsdp=4), regime=REGIMES[2])
-    first = found["first backward block"]
+    first, second = found["first backward block"], found["backward block"]
     assert first["weights"] == 4 * NUM / 4
+    assert found["loss"]["gathered parameters"] == 2 * (40 + 100)
     assert first["gathered parameters"] == 2 * (40 + 2 * 100)
-    assert first["gradients on their way"] == 100 * (2 + 4) + 2 * 40
+    assert first["gradients on their way"] == 2 * 100 + 2 * 40
+    assert second["gradients on their way"] == 2 * 100 + 4 * 100 + 2 * 40
     assert "gathered parameters" not in found["optimizer step"]
+
+
+def test_what_is_gathered_in_full_is_copied_by_autocast_too():
+    loss = moments(Layout(fsdp=4), regime=REGIMES[1])[0]["loss"]
+    assert loss["gathered parameters"] == 4 * (40 + 100)
+    assert loss["copies of weights"] == 2 * (4 * 100 + 40)
 
 
 def test_whole_models_are_loaded_only_where_the_regime_says_so():

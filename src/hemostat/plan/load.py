@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from hemostat.plan.layout import Layout
 from hemostat.plan.parallel import fsdp
 from hemostat.plan.parallel.dp import num_shares, states
@@ -17,6 +19,24 @@ from hemostat.plan.profile import Kept, Part, Profile
 from hemostat.plan.workload import Workload
 
 Items = dict[str, float]
+
+
+class Kind(NamedTuple):
+    """Equal blocks in a row, one of them in bytes or parameters on one process.
+
+    Attributes:
+        number: how many.
+        params: of one.
+        trained: of those.
+        kept: from forward to backward.
+        passing: for a moment in backward, what is computed again included.
+    """
+
+    number: int
+    params: float
+    trained: float
+    kept: float
+    passing: float
 
 
 class Load:
@@ -59,23 +79,27 @@ class Load:
 
     def _count_activations(self) -> None:
         layout, samples = self.layout, self.workload.micro_batch
-        self.blocks_kept = self.recomputed = self.passing = self.block_kept = 0.0
+        gathered = 0.0
+        self.sent = samples * max((part.input_bytes for part, _ in self.held.blocks), default=0.0)
+        if layout.tp > 1 and layout.sequence_parallel:
+            # the gathered gradient of a block's result, and that of its input before it is summed over tp
+            gathered = 2 * self.sent
+        self.kinds = []
         for part, count in self.held.blocks:
-            kept = samples * _kept_bytes(part, layout)
-            again = samples * local_bytes(_without_extra(part), layout) - kept if part.is_block else 0.0
-            self.blocks_kept += count * kept
-            self.block_kept = max(self.block_kept, kept)
-            self.recomputed = max(self.recomputed, again if layout.recompute != "none" else 0.0)
-            self.passing = max(self.passing, samples * part.passing_bytes / layout.tp)
-        for part in self.held.head:
-            self.passing = max(self.passing, samples * part.passing_bytes / layout.tp)
+            kept, params = _kept_bytes(part, layout), local_params(part, layout)
+            again = local_bytes(_without_extra(part), layout) - kept
+            passing = part.passing_bytes / layout.tp + (again if layout.recompute != "none" else 0.0)
+            trained = params - _frozen_params(part, layout)
+            self.kinds.append(Kind(count, params, trained, samples * kept, samples * passing + gathered))
+        self.blocks_kept = sum(kind.number * kind.kept for kind in self.kinds)
+        self.head_passing = samples * max((part.passing_bytes for part in self.held.head), default=0.0)
         self.head_kept, self.tail_kept = (
             samples * sum(part.count * local_bytes(_without_extra(part), layout) for part in parts)
             for parts in (self.held.head, self.held.tail)
         )
-        passing = [loss_temporaries(part, layout) for part in self.held.tail]
-        self.tail_forward = samples * max((forward for forward, _ in passing), default=0.0)
-        self.tail_backward = samples * max((backward for _, backward in passing), default=0.0)
+        of_loss = [loss_temporaries(part, layout) for part in self.held.tail]
+        self.tail_forward = samples * max((forward for forward, _ in of_loss), default=0.0)
+        self.tail_backward = samples * max((backward for _, backward in of_loss), default=0.0)
         results = sum(
             product.rows * product.columns / (layout.tp if product.cut == "columns" else 1)
             for part in self.held.tail
@@ -83,10 +107,6 @@ class Load:
         )
         shares = 1 if layout.loss_parallel else 1 / layout.tp
         self.results = samples * self.regime.compute_bytes * results / shares
-        self.sent = samples * max((part.input_bytes for part, _ in self.held.blocks), default=0.0)
-        if layout.tp > 1 and layout.sequence_parallel:
-            # the gathered gradient of a block's result, and that of its input before it is summed over tp
-            self.passing += 2 * self.sent
 
     @property
     def head_gradients(self) -> float:
@@ -115,12 +135,8 @@ class Load:
         """Gradients stay whole until the last micro-batch, which happens to shared-out models in a pipeline."""
         return self.is_sharded and self.layout.pp > 1
 
-    def lasting(self, *, in_pass: bool = True) -> Items:
-        """What lives through the whole step, or only through its forward and backward passes.
-
-        Args:
-            in_pass: with what is gathered for the passes.
-        """
+    def lasting(self) -> Items:
+        """What lives through the whole step."""
         regime, layout = self.regime, self.layout
         items = {
             "weights": self.states.weights,
@@ -137,13 +153,26 @@ class Load:
                 items["gathered activations"] = self.sent
         elif layout.pp > 1:
             items["pipeline buffers"] = self._pipeline_buffers()
-        if self.is_sharded and in_pass:
-            items["gathered parameters"] = fsdp.gathered_bytes(regime, layout, self.units)
-        if self.is_deferred and in_pass:
+        return items
+
+    def in_passes(self) -> Items:
+        """What lives through all forward and backward passes of a step."""
+        items = self.lasting()
+        if self.is_deferred:
             items["whole gradients"] = fsdp.deferred_bytes(
-                regime, layout, self.units, self.workload.accumulation
+                self.regime, self.layout, self.units, self.workload.accumulation
             )
         return items
+
+    def gathered(self, num_block_params: float) -> float:
+        """Parameters that are whole at the moment, of models that are shared out.
+
+        Args:
+            num_block_params: of the blocks that are needed now.
+        """
+        if not self.is_sharded:
+            return 0.0
+        return fsdp.gathered_bytes(self.regime, self.layout, self.units, num_block_params)
 
     def _pipeline_buffers(self) -> float:
         """Tensors at the borders of stages, besides the inputs of the micro-batches in flight.
@@ -177,7 +206,8 @@ class Load:
             computed again makes its copies again.
         """
         regime, layout = self.regime, self.layout
-        if self.is_sharded or regime.compute_bytes >= regime.weight_bytes:
+        is_rounded = self.is_sharded and regime.zero_stage == 3  # before it is gathered
+        if is_rounded or regime.compute_bytes >= regime.weight_bytes:
             return 0.0
         tail = sum(local_matrix_params(part, layout) for part in self.held.tail)
         total = tail
@@ -199,21 +229,29 @@ class Load:
         whole = self.num_params if self.regime.loads_whole else max(self.units.block, self.units.root)
         return self.regime.weight_bytes * whole
 
-    def on_their_way(self, num_whole: float) -> float:
+    def on_their_way(self, num_params: float, num_before: float, num_waiting: float) -> float:
         """Gradients in backward that are not shared out yet.
 
         Args:
-            num_whole: parameters outside of the blocks whose gradients are there, and wait for the root's turn.
+            num_params: of the block that backward is in.
+            num_before: of the block it went through before.
+            num_waiting: outside of the blocks, whose gradients are there and wait for the root's turn.
         """
         if self.is_deferred:
             return 0.0
         if not self.is_sharded:  # ZeRO-2 shares out a block's gradients once they are whole
-            return self.regime.grad_bytes * self.units.block if self.gradient_shares > 1 else 0.0
-        return fsdp.reduced_bytes(self.regime, self.units) + self.regime.compute_bytes * num_whole
+            return self.regime.grad_bytes * num_params if self.gradient_shares > 1 else 0.0
+        waiting = fsdp.gathered_element_bytes(self.regime) * num_waiting
+        return fsdp.reduced_bytes(self.regime, num_params, num_before) + waiting
 
-    def gradients(self, part_of: float) -> float:
-        """Gradients that are there once backward has gone through this part of the trained parameters."""
-        return self.states.gradients * (1.0 if self.are_gradients_held else part_of)
+    def gradients(self, num_done: float) -> float:
+        """Gradients that are there once backward has gone through so many trained parameters.
+
+        Deferred ones are shared out in the last micro-batch, when few activations are left.
+        """
+        if self.are_gradients_held:
+            return self.states.gradients
+        return 0.0 if self.is_deferred else self.states.gradients * num_done / max(self.num_trained, 1.0)
 
 
 def _frozen_params(part: Part, layout: Layout) -> float:

@@ -22,82 +22,81 @@ def moments_of(load: Load) -> Iterator[tuple[str, Items]]:
     yield from _outside_of_passes(load)
 
 
-def _activations(load: Load) -> Items:
-    held = load.held
-    return {
-        "activations of the blocks": held.num_in_flight * load.blocks_kept,
-        "activations outside of the blocks": held.num_in_flight * load.head_kept
-        + (held.num_tails - 1) * load.tail_kept,
-    }
-
-
 def _forward(load: Load) -> Iterator[tuple[str, Items]]:
-    before = (
-        load.lasting()
-        | _activations(load)
-        | {
-            "gradients": load.gradients(0.0),
-            "logits and activations of the head": load.tail_kept,
-        }
-    )
-    yield (
-        "end of forward",
-        before
-        | {
-            "temporaries of the loss": load.tail_forward,
-            "copies of weights": load.copies(in_forward=True),
-        },
-    )
+    last = load.kinds[-1].params if load.kinds else 0.0
+    before = load.in_passes() | {
+        "activations of the blocks": load.held.num_in_flight * load.blocks_kept,
+        "activations outside of the blocks": _outside(load),
+        "logits and activations of the head": load.tail_kept,
+        "gathered parameters": load.gathered(last),
+        "gradients": load.gradients(0.0),
+    }
+    forward = {
+        "temporaries of the loss": load.tail_forward,
+        "copies of weights": load.copies(in_forward=True),
+    }
+    yield "end of forward", before | forward
     if load.held.tail:
-        yield (
-            "loss",
-            before
-            | {
-                "temporaries of the loss": max(load.tail_backward, load.head_gradients),
-                "copies of weights": load.copies(in_forward=False),
-            },
-        )
+        passing = max(load.tail_backward, load.head_gradients)
+        backward = {"temporaries of the loss": passing, "copies of weights": load.copies(in_forward=False)}
+        yield "loss", before | backward
+
+
+def _outside(load: Load) -> float:
+    held = load.held
+    return held.num_in_flight * load.head_kept + (held.num_tails - 1) * load.tail_kept
 
 
 def _backward(load: Load) -> Iterator[tuple[str, Items]]:
-    first = _activations(load)
-    blocks = first["activations of the blocks"] - load.blocks_kept + load.block_kept
-    before = (
-        load.lasting()
-        | first
-        | {
-            "recomputed activations": load.recomputed,
-            "temporaries of the block": load.passing,
-            "copies of weights": load.copies(in_forward=False),
-        }
-    )
-    yield (
-        "first backward block",
-        before
-        | {
-            "gradients": load.gradients(load.tail_trained / max(load.num_trained, 1.0)),
-            "gradients on their way": load.on_their_way(load.tail_trained),
-        },
-    )
-    yield (
-        "last backward block",
-        before
-        | {
-            "activations of the blocks": blocks,
-            "gradients": load.gradients(1.0),
-            "gradients on their way": load.on_their_way(load.units.root),
-        },
-    )
+    """The fullest block, and the first and the last one that backward goes through."""
+    lasting = load.in_passes() | {
+        "activations outside of the blocks": _outside(load),
+        "copies of weights": load.copies(in_forward=False),
+    }
+    places = list(_places(load))
+    sizes = [sum(changing.values()) for changing in places]
+    fullest = sizes.index(max(sizes))
+    for index, phase in (
+        (0, "first backward block"),
+        (fullest, "backward block"),
+        (-1, "last backward block"),
+    ):
+        if phase != "backward block" or 0 < index < len(places) - 1:
+            yield phase, lasting | places[index]
+
+
+def _places(load: Load) -> Iterator[Items]:
+    """What changes from block to block: the first, the second and the last one of each kind, then the head's parts."""
+    kept, done, before = load.held.num_in_flight * load.blocks_kept, load.tail_trained, 0.0
+    for index, kind in reversed(list(enumerate(load.kinds))):
+        ahead = load.kinds[index - 1].params if index else 0.0
+        for gone in sorted({0, min(1, kind.number - 1), kind.number - 1}):
+            now = before if gone == 0 else kind.params
+            following = kind.params if gone < kind.number - 1 else ahead
+            yield {
+                "activations of the blocks": kept - gone * kind.kept,
+                "temporaries of the block": kind.passing,
+                "gathered parameters": load.gathered(kind.params + following),
+                "gradients": load.gradients(done + gone * kind.trained),
+                "gradients on their way": load.on_their_way(kind.params, now, load.tail_trained),
+            }
+        kept -= kind.number * kind.kept
+        done += kind.number * kind.trained
+        before = kind.params
+    yield {
+        "activations of the blocks": kept,
+        "temporaries of the block": load.head_passing,
+        "gathered parameters": load.gathered(0.0),
+        "gradients": load.gradients(load.num_trained),
+        "gradients on their way": load.on_their_way(0.0, before, load.units.root),
+    }
 
 
 def _outside_of_passes(load: Load) -> Iterator[tuple[str, Items]]:
     whole = load.whole_bytes
     states = {"weights": load.states.weights, "optimizer state": load.states.optimizer}
     step = load.regime.step_bytes * load.num_trained / load.optimizer_shares
-    everything = load.lasting(in_pass=False)
-    yield (
-        "optimizer step",
-        everything | {"gradients": load.gradients(1.0), "temporaries of the step": step},
-    )
+    grads = {"gradients": load.states.gradients, "temporaries of the step": step}
+    yield "optimizer step", load.lasting() | grads
     yield "initialisation", {"weights": load.states.weights, "weights before they are shared out": whole}
     yield "checkpoint load", states | {"weights before they are shared out": whole}

@@ -5,21 +5,34 @@ from __future__ import annotations
 import pytest
 
 from hemostat.plan.layout import Layout
-from hemostat.plan.parallel.fsdp import Units, aside_bytes, deferred_bytes, gathered_bytes, reduced_bytes
+from hemostat.plan.parallel.fsdp import (
+    Units,
+    aside_bytes,
+    deferred_bytes,
+    gathered_bytes,
+    gathered_element_bytes,
+    reduced_bytes,
+)
 from hemostat.plan.workload import REGIMES
 
 FSDP = REGIMES[2]
 UNITS = Units(root=10, blocks=100, block=20)
 
 
-def test_two_blocks_and_the_root_are_gathered_or_everything():
-    assert gathered_bytes(FSDP, Layout(fsdp=8), UNITS) == 2 * (10 + 2 * 20)
-    assert gathered_bytes(FSDP, Layout(fsdp=8, reshard=False), UNITS) == 2 * (10 + 100)
-    assert gathered_bytes(FSDP, Layout(fsdp=8), Units(root=10, blocks=20, block=20)) == 2 * (10 + 20)
+def test_needed_blocks_and_the_root_are_gathered_or_everything():
+    assert gathered_bytes(FSDP, Layout(fsdp=8), UNITS, 40) == 2 * (10 + 40)
+    assert gathered_bytes(FSDP, Layout(fsdp=8, reshard=False), UNITS, 40) == 2 * (10 + 100)
+
+
+def test_parameters_are_rounded_before_they_are_gathered_or_not():
+    autocast = REGIMES[1]
+    assert (gathered_element_bytes(FSDP), gathered_element_bytes(autocast)) == (2, 4)
+    assert gathered_bytes(autocast, Layout(fsdp=8), UNITS, 40) == 4 * (10 + 40)
 
 
 def test_a_blocks_gradient_and_the_copy_of_the_one_before():
-    assert reduced_bytes(FSDP, UNITS) == 20 * (2 + 4)
+    assert reduced_bytes(FSDP, 20, 0) == 20 * 2
+    assert reduced_bytes(FSDP, 20, 30) == 20 * 2 + 30 * 4
 
 
 def test_other_streams_keep_their_largest_result():

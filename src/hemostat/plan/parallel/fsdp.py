@@ -7,8 +7,6 @@ from typing import NamedTuple
 from hemostat.plan.layout import Layout
 from hemostat.plan.workload import Regime
 
-NUM_GATHERED_BLOCKS = 2  # the one that is computed and the one that is fetched meanwhile
-
 
 class Units(NamedTuple):
     """Parameters of what is gathered together, on one process, before data ranks divide them.
@@ -24,33 +22,58 @@ class Units(NamedTuple):
     block: float
 
 
-def gathered_bytes(regime: Regime, layout: Layout, units: Units) -> float:
-    """Gathered parameters while a block is computed, and the next one is fetched.
+def gathered_element_bytes(regime: Regime) -> float:
+    """Bytes of a gathered parameter, and of its gradient before it is shared out.
 
-    Source: `fully_shard` of torch 2.9 to 2.13: the root's parameters stay, one all-gather is prefetched; without
-        `reshard_after_forward` all stay. Measured by hemostat in bench/layouts.py.
+    A regime of ZeRO stage 3 rounds parameters before it gathers them; others gather them as they are kept.
+
+    Source: `MixedPrecisionPolicy.param_dtype` of torch 2.9 to 2.13; hemostat.train.parallel.fsdp has none.
 
     Examples:
         >>> from hemostat.plan.workload import REGIMES
-        >>> gathered_bytes(REGIMES[2], Layout(fsdp=8), Units(root=10, blocks=100, block=5))
+        >>> gathered_element_bytes(REGIMES[1]), gathered_element_bytes(REGIMES[2])
+        (4, 2)
+    """
+    return regime.compute_bytes if regime.zero_stage == 3 else regime.weight_bytes
+
+
+def gathered_bytes(regime: Regime, layout: Layout, units: Units, num_block_params: float) -> float:
+    """Gathered parameters of the root, and of the blocks that are computed or fetched at the moment.
+
+    Args:
+        regime: bytes per parameter.
+        layout: without `reshard` all blocks stay gathered.
+        units: of the process.
+        num_block_params: of the blocks that are needed now.
+
+    Source: `fully_shard` of torch 2.9 to 2.13: the root's parameters stay, one all-gather is fetched ahead.
+
+    Examples:
+        >>> from hemostat.plan.workload import REGIMES
+        >>> gathered_bytes(REGIMES[2], Layout(fsdp=8), Units(root=10, blocks=100, block=5), 10)
         40.0
     """
-    blocks = min(units.blocks, NUM_GATHERED_BLOCKS * units.block) if layout.reshard else units.blocks
-    return float(regime.compute_bytes * (units.root + blocks))
+    needed = num_block_params if layout.reshard else units.blocks
+    return float(gathered_element_bytes(regime) * (units.root + needed))
 
 
-def reduced_bytes(regime: Regime, units: Units) -> float:
+def reduced_bytes(regime: Regime, num_params: float, num_before: float) -> float:
     """Gradients of one block as they are computed, and those of the block before in the copy that is sent.
+
+    Args:
+        regime: bytes per parameter.
+        num_params: of the block.
+        num_before: of the block that backward went through before it.
 
     Source: `foreach_reduce` of torch 2.9 to 2.13: the reduce-scatter's input is a copy in the reduce dtype, kept until
         the next block's is sent; gradients are freed once they are copied.
 
     Examples:
         >>> from hemostat.plan.workload import REGIMES
-        >>> reduced_bytes(REGIMES[2], Units(root=10, blocks=100, block=5))
+        >>> reduced_bytes(REGIMES[2], 5, 5)
         30.0
     """
-    return float(units.block * (regime.compute_bytes + regime.reduce_bytes))
+    return float(gathered_element_bytes(regime) * num_params + regime.reduce_bytes * num_before)
 
 
 def aside_bytes(regime: Regime, units: Units, gradient_bytes: float) -> float:
@@ -58,7 +81,7 @@ def aside_bytes(regime: Regime, units: Units, gradient_bytes: float) -> float:
 
     Args:
         regime: bytes per parameter.
-        units: that are gathered.
+        units: that are gathered, two blocks at a time.
         gradient_bytes: of the shares of gradients that are freed after each step, and made on the stream that sums
             them.
 
@@ -70,7 +93,7 @@ def aside_bytes(regime: Regime, units: Units, gradient_bytes: float) -> float:
         >>> aside_bytes(REGIMES[2], Units(root=30, blocks=100, block=5), 8.0)
         68.0
     """
-    return float(regime.compute_bytes * max(units.root, NUM_GATHERED_BLOCKS * units.block) + gradient_bytes)
+    return float(gathered_element_bytes(regime) * max(units.root, 2 * units.block) + gradient_bytes)
 
 
 def deferred_bytes(regime: Regime, layout: Layout, units: Units, num_micro_batches: int) -> float:
