@@ -61,6 +61,18 @@ bench-gpu_memory: setup
 bench-plan_memory: setup
 	$(BIN)/python bench/plan_memory.py
 
+bench-plan: bench-plan_memory bench-plan_time bench-plan_trace
+
+bench-plan_memory: setup
+	$(BIN)/python bench/plan_memory.py
+
+bench-plan_time: setup
+	$(BIN)/python bench/plan_time.py
+
+bench-plan_trace: setup
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[bench]'
+	$(BIN)/python bench/plan_trace.py
+
 bench-record: setup
 	$(BIN)/python bench/record.py
 

@@ -8,7 +8,7 @@ import pytest
 
 from hemostat.config import decode, read_toml, to_plain
 from hemostat.errors import FieldError, UnknownNameError
-from hemostat.plan import Layout, layout_values
+from hemostat.plan import Layout
 from hemostat.plan.layout import AXES, Place
 
 LAYOUTS = [
@@ -99,7 +99,7 @@ def test_what_cannot_be_meant_is_refused(text, error, message):
 
 
 def test_values_stay_plain():
-    assert layout_values("fsdp=2, schedule=gpipe,compile=true") == {
+    assert Layout.values("fsdp=2, schedule=gpipe,compile=true") == {
         "fsdp": 2,
         "schedule": "gpipe",
         "compile": True,

@@ -10,7 +10,7 @@ import pytest
 
 import hemostat.plan
 from hemostat.errors import FieldError, UnknownNameError
-from hemostat.plan import known_instances, price_usd_per_hour
+from hemostat.plan.prices import known_instances, price_usd_per_hour
 
 TABLE = Path(hemostat.plan.__file__).parent / "instances.csv"
 

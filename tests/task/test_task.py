@@ -9,7 +9,8 @@ import torch
 from torch import nn
 
 from hemostat.errors import TaskError
-from hemostat.task import Task, hyper_parameters
+from hemostat.task import Task
+from hemostat.task.task import hyper_parameters
 from hemostat.task.task import HOOKS
 
 

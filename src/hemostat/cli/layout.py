@@ -7,7 +7,7 @@ from typing import Any
 
 from hemostat.config import decode, merge
 from hemostat.errors import FieldError
-from hemostat.plan import Layout, layout_values
+from hemostat.plan import Layout
 
 
 def read_layout(text: str) -> dict[str, Any]:
@@ -23,7 +23,7 @@ def read_layout(text: str) -> dict[str, Any]:
             "needs `hemostat plan`, which predicts memory and speed of each layout and is not there yet",
             'Name the axes, such as --layout "fsdp=2"; docs/layouts.md says which one when.',
         )
-    return layout_values(text)
+    return Layout.values(text)
 
 
 def with_layout(values: Mapping[str, Any], axes: Mapping[str, Any] | None) -> dict[str, Any]:

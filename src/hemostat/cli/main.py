@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 # name -> (module, line of help); a literal, because loading every command for its help costs over 100 ms
 COMMANDS = {
     "recipe": ("hemostat.cli.recipe", "what do my one-device hyper-parameters become on N devices?"),
+    "plan": ("hemostat.cli.plan", "what fits, on which layout, how fast, for how many dollars?"),
     "train": ("hemostat.cli.train", "run a task file on 1..N processes, guarded and recorded"),
     "evaluate": (
         "hemostat.cli.evaluate",

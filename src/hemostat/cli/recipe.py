@@ -70,14 +70,14 @@ def _settings(task: str, values: dict[str, Any]) -> tuple[Base, Devices]:
     devices = {name: values.pop(name) for name in list(values) if name in _DEVICE_KEYS}
     values.pop("train", None)  # one file serves `recipe` and `train`
     if task:
-        return _base_of_task(task, values), decode(Devices, devices)
+        return base_of_task(task, values), decode(Devices, devices)
     for name in values:
         if name not in _BASE_KEYS:
             raise UnknownNameError("setting", name, _BASE_KEYS | _DEVICE_KEYS)
     return Base.from_text(values), decode(Devices, devices)
 
 
-def _base_of_task(task: str, values: dict[str, Any]) -> Base:
+def base_of_task(task: str, values: dict[str, Any]) -> Base:
     """The task's values, and the size of its data: warm-up and length depend on it."""
     import msgspec
 

@@ -1,19 +1,24 @@
-"""Predictions before paying: layouts of processes, schedules of their stages, and the dated table of prices."""
+"""Predictions before paying: what fits, how fast, for how much; layouts of processes and schedules of their stages."""
 
-from hemostat.plan.layout import Layout, layout_values
-from hemostat.plan.pipelines import Action, Pipeline, pipeline, pipeline_bubble
-from hemostat.plan.prices import Price, known_instances, price_usd_per_hour
+from hemostat.plan.layout import Layout
+from hemostat.plan.pipelines import Action, Pipeline, pipeline
+from hemostat.plan.plan import Plan
+from hemostat.plan.prices import price_usd_per_hour
+from hemostat.plan.profile import Kept, Part, Product, Profile
+from hemostat.plan.search import Choice
 from hemostat.plan.stages import balance
 
 __all__ = [
     "Action",
+    "Choice",
+    "Kept",
     "Layout",
+    "Part",
     "Pipeline",
-    "Price",
+    "Plan",
+    "Product",
+    "Profile",
     "balance",
-    "known_instances",
-    "layout_values",
     "pipeline",
-    "pipeline_bubble",
     "price_usd_per_hour",
 ]

@@ -9,6 +9,7 @@ import msgspec
 
 from hemostat.config import Config, decode, parse_overrides
 from hemostat.errors import FieldError, UnknownNameError
+from hemostat.plan.pipelines import pipeline_bubble
 
 AXES: Final = ("pp", "dp", "fsdp", "tp")  # from the outermost to the one whose ranks are neighbours
 SCHEDULES: Final = ("gpipe", "1f1b", "interleaved", "zero_bubble")
@@ -110,7 +111,7 @@ class Layout(Config, frozen=True, kw_only=True):
             >>> Layout.read("pp=2, schedule=gpipe").schedule
             'gpipe'
         """
-        return decode(cls, layout_values(text), prefix="layout.")
+        return decode(cls, cls.values(text), prefix="layout.")
 
     def filled(self, num_ranks: int) -> Layout:
         """The same with `dp` and `schedule` known.
@@ -183,6 +184,18 @@ class Layout(Config, frozen=True, kw_only=True):
         place = self.place(rank)
         return place.dp * self.fsdp + place.fsdp
 
+    def bubble(self, num_micro_batches: int) -> float:
+        """Idle over busy time of the pipeline's schedule; 0 without stages.
+
+        Examples:
+            >>> Layout(pp=4).bubble(8)
+            0.375
+        """
+        if self.pp == 1:
+            return 0.0
+        schedule = self.schedule or ("interleaved" if self.stages_per_rank > 1 else "1f1b")
+        return pipeline_bubble(schedule, self.pp, num_micro_batches, self.stages_per_rank)
+
     def __str__(self) -> str:
         """The axes above 1, as `--layout` takes them.
 
@@ -192,18 +205,23 @@ class Layout(Config, frozen=True, kw_only=True):
         """
         return ",".join(f"{axis}={size}" for axis, size in self.sizes.items() if size > 1) or "dp=1"
 
+    @staticmethod
+    def values(text: str) -> dict[str, Any]:
+        """The `[layout]` table that `name=value,name=value` stands for.
 
-def layout_values(text: str) -> dict[str, Any]:
-    """The `[layout]` table that `name=value,name=value` stands for.
-
-    Raises:
-        FieldError: a part without `=`, or a name that comes twice.
-    """
-    parts = [part.strip() for part in text.split(",") if part.strip()]
-    names = [part.partition("=")[0].strip() for part in parts]
-    are_names = all(name.isidentifier() for name in names)
-    if not parts or not are_names or len(set(names)) < len(names) or any("=" not in part for part in parts):
-        raise FieldError(
-            "layout", text, "is not axis=number,axis=number", 'Write it like --layout "fsdp=2,tp=2".'
-        )
-    return parse_overrides(parts)
+        Raises:
+            FieldError: a part without `=`, or a name that comes twice.
+        """
+        parts = [part.strip() for part in text.split(",") if part.strip()]
+        names = [part.partition("=")[0].strip() for part in parts]
+        are_names = all(name.isidentifier() for name in names)
+        if (
+            not parts
+            or not are_names
+            or len(set(names)) < len(names)
+            or any("=" not in part for part in parts)
+        ):
+            raise FieldError(
+                "layout", text, "is not axis=number,axis=number", 'Write it like --layout "fsdp=2,tp=2".'
+            )
+        return parse_overrides(parts)

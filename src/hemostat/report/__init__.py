@@ -1,8 +1,11 @@
-"""What a person reads: the recipe as a table, the summary of a run and its pictures."""
+"""What a person reads: the recipe as a table, a plan, the summary of a run and its pictures."""
 
 from hemostat.report.compare import compare_lines, compare_runs, draw_compare
 from hemostat.report.notify import Message, Notifier, NotifySettings
 from hemostat.report.picture import draw_loss
+from hemostat.report.plan_files import write_plan_files
+from hemostat.report.plan_picture import draw_plan
+from hemostat.report.plan_text import plan_text
 from hemostat.report.recipe_table import recipe_lines
 from hemostat.report.summary import run_summary
 
@@ -14,6 +17,9 @@ __all__ = [
     "compare_runs",
     "draw_compare",
     "draw_loss",
+    "draw_plan",
+    "plan_text",
     "recipe_lines",
     "run_summary",
+    "write_plan_files",
 ]

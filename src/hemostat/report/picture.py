@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -30,17 +31,35 @@ def draw_loss(record: RunRecord) -> Path | None:
     loss = record.metrics("loss")
     if not loss:
         return None
+    path = record.path / "loss.png"
+    with picture(path, "the loss curve as PNG", (8, 4.5)) as figure:
+        _plot(figure.add_subplot(), record, loss)
+    return path
+
+
+@contextlib.contextmanager
+def picture(path: Path, purpose: str, size_inches: tuple[float, float]) -> Iterator[Any]:
+    """A figure that is written to a file once it is drawn; nobody ever sees half of it.
+
+    Args:
+        path: of the PNG.
+        purpose: what an error says that matplotlib is for.
+        size_inches: width and height.
+
+    Raises:
+        MissingExtraError: matplotlib is not installed.
+        RecordError: the disk refused the picture.
+    """
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
     except ImportError:
-        raise MissingExtraError("matplotlib", extra="plot", purpose="the loss curve as PNG") from None
+        raise MissingExtraError("matplotlib", extra="plot", purpose=purpose) from None
     with _DRAWING:
         # no pyplot: it keeps figures for one thread, and chooses a display for the whole process
-        figure = Figure(figsize=(8, 4.5), layout="constrained")
+        figure = Figure(figsize=size_inches, layout="constrained")
         FigureCanvasAgg(figure)
-        _plot(figure.add_subplot(), record, loss)
-        path = record.path / "loss.png"
+        yield figure
         beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")  # nobody sends half a picture
         try:
             figure.savefig(beside, dpi=110, format="png")
@@ -50,7 +69,6 @@ def draw_loss(record: RunRecord) -> Path | None:
         finally:
             with contextlib.suppress(OSError):
                 beside.unlink(missing_ok=True)
-    return path
 
 
 def _plot(axes: Any, record: RunRecord, loss: list[tuple[int, int, float]]) -> None:

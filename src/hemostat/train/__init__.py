@@ -5,8 +5,9 @@ from hemostat.train.export import export_run
 from hemostat.train.handover import load
 from hemostat.train.judge import evaluate_rank
 from hemostat.train.loop import train
+from hemostat.train.planned import task_profile
 from hemostat.train.prepared import prepare
-from hemostat.train.rank import run_rank, split_values
+from hemostat.train.rank import run_rank
 from hemostat.train.session import Session
 from hemostat.train.settings import TrainSettings
 from hemostat.train.verify import judge_jobs
@@ -22,7 +23,7 @@ __all__ = [
     "load",
     "prepare",
     "run_rank",
-    "split_values",
+    "task_profile",
     "train",
     "verify_rank",
 ]

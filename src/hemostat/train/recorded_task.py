@@ -11,7 +11,7 @@ from hemostat.blame import shown
 from hemostat.config import to_plain
 from hemostat.errors import FieldError, TaskError, UsageError
 from hemostat.recipe import Base
-from hemostat.task import LoadedTask, hyper_parameters, load_task
+from hemostat.task import LoadedTask, load_task
 from hemostat.track import RunRecord, collect_provenance
 
 
@@ -111,7 +111,7 @@ def _alike(read: Any, value: Any) -> bool:
 
 def task_values(loaded: LoadedTask) -> dict[str, Any]:
     """The fields of a task as run.json keeps them."""
-    return {name: plain_or_text(value) for name, value in hyper_parameters(loaded.task).items()}
+    return {name: plain_or_text(value) for name, value in loaded.hyper_parameters.items()}
 
 
 def plain_or_text(value: Any) -> Any:

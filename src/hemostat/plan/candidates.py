@@ -1,0 +1,133 @@
+"""Which layouts are possible at all: the divisors of the devices, of the heads and of the batch."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Final
+
+import msgspec
+
+from hemostat.errors import UnknownNameError
+from hemostat.plan.hardware import Cluster
+from hemostat.plan.layout import RECOMPUTE, Layout
+from hemostat.plan.profile import Profile
+from hemostat.plan.workload import REGIMES, Regime, Workload
+
+# bytes per parameter of the moments in fp32
+OPTIMIZER_BYTES: Final = {"adamw": 8.0, "adam": 8.0, "lamb": 8.0, "muon": 4.0, "lars": 4.0, "sgd": 4.0}
+_INTERLEAVED: Final = 2  # stages of a rank that are looked at, beside one
+
+
+def regime_of(
+    layout: Layout, optimizer: str = "adamw", precision: str = "bf16", accumulation: int = 1
+) -> Regime:
+    """What `hemostat train` holds per parameter under a layout: weights in fp32, products in the run's precision.
+
+    Args:
+        layout: fsdp above 1 divides weights, gradients and moments.
+        optimizer: whose moments are kept.
+        precision: "fp32", "bf16" or "fp16".
+        accumulation: above 1 a data-parallel gradient lies in `grad` and in DDP's bucket.
+
+    Raises:
+        UnknownNameError: an optimizer whose moments are not known.
+
+    Source: hemostat.train.parallel.dp and fsdp; the second copy of gradients is measured by bench/layouts.py
+        (`dp_peak_mb`: gradients are twice the parameters).
+
+    Examples:
+        >>> regime_of(Layout(fsdp=8)).zero_stage, regime_of(Layout(dp=8), accumulation=4).bucket_bytes
+        (3, 4)
+    """
+    if optimizer not in OPTIMIZER_BYTES:
+        raise UnknownNameError("optimizer", optimizer, OPTIMIZER_BYTES)
+    named = {regime.name: regime for regime in REGIMES}
+    chosen = named["fsdp" if layout.fsdp > 1 else "autocast"]
+    moments = OPTIMIZER_BYTES[optimizer]
+    return msgspec.structs.replace(
+        chosen,
+        compute_bytes=4 if precision == "fp32" else 2,
+        optimizer_bytes=moments,
+        step_bytes=chosen.step_bytes if moments == OPTIMIZER_BYTES["adamw"] else 0,
+        bucket_bytes=4 if layout.fsdp == 1 and (layout.dp or 1) > 1 and accumulation > 1 else 0,
+    )
+
+
+def layouts(profile: Profile, cluster: Cluster, global_batch: int) -> Iterator[Layout]:
+    """Every way to share a model among all devices of a cluster that its sizes allow.
+
+    Tensor parallelism stays within a node. Shards are all of the data ranks, those of one node, or none.
+
+    Args:
+        profile: of the model.
+        cluster: all of whose devices work.
+        global_batch: samples of a step; no data rank is without one.
+
+    Examples:
+        >>> from hemostat.plan.families import Decoder, decoder_profile
+        >>> tiny = Decoder(num_layers=2, hidden=64, num_heads=4, num_kv_heads=4, head_width=16, ffn=256, vocab=1000,
+        ...                num_tokens=128)
+        >>> found = layouts(decoder_profile(tiny), Cluster.read("4xA100-40GB"), 64)
+        >>> sorted({str(layout) for layout in found})[:5]
+        ['dp=2,tp=2', 'dp=4', 'fsdp=2,tp=2', 'fsdp=4', 'pp=2,dp=2']
+    """
+    num_devices = cluster.num_devices
+    for tp in _divisors(math.gcd(cluster.per_node, divisible_by(profile))):
+        for pp in _divisors(num_devices // tp):
+            data_ranks = num_devices // (tp * pp)
+            if pp > max(1, profile.num_blocks) or data_ranks > global_batch:
+                continue
+            near = math.gcd(max(1, cluster.per_node // tp), data_ranks)
+            for fsdp in sorted({1, near, data_ranks}):
+                yield from _variants(profile, Layout(dp=data_ranks // fsdp, fsdp=fsdp, tp=tp, pp=pp))
+
+
+def _variants(profile: Profile, axes: Layout) -> Iterator[Layout]:
+    """The same axes with each schedule, with gathered parameters kept or dropped."""
+    found = [axes]
+    if axes.pp > 1:
+        found = [msgspec.structs.replace(axes, schedule="1f1b")]
+        if axes.pp * _INTERLEAVED <= profile.num_blocks:
+            found.append(msgspec.structs.replace(axes, schedule="interleaved", stages_per_rank=_INTERLEAVED))
+    for layout in found:
+        yield layout
+        if layout.fsdp > 1 and layout.pp == 1:
+            yield msgspec.structs.replace(layout, reshard=False)
+
+
+def divisible_by(profile: Profile) -> int:
+    """What tensor parallelism may divide by: heads and the widths of cut matrices are whole multiples; 1 for none."""
+    sizes = [
+        {"columns": product.columns, "inner": product.inner, "count": product.count}[product.cut]
+        for part in profile.parts
+        if part.is_block
+        for product in part.products
+        if product.cut
+    ]
+    return math.gcd(*sizes) if sizes else 1
+
+
+def workloads(layout: Layout, global_batch: int, optimizer: str, precision: str) -> Iterator[Workload]:
+    """Micro-batches of 1, 2, 4 ... samples, each with the accumulation that makes the global batch of it."""
+    share = -(-global_batch // layout.num_data_ranks)
+    micro_batch = 1
+    while micro_batch <= share:
+        accumulation = -(-share // micro_batch)
+        yield Workload(
+            micro_batch=micro_batch,
+            accumulation=accumulation,
+            regime=regime_of(layout, optimizer, precision, accumulation),
+        )
+        micro_batch *= 2
+
+
+def recomputations(layout: Layout) -> Iterator[Layout]:
+    """The same layout with ever more of the activations computed again."""
+    for recompute in RECOMPUTE:
+        yield msgspec.structs.replace(layout, recompute=recompute)
+
+
+def _divisors(number: int) -> list[int]:
+    small = [each for each in range(1, math.isqrt(number) + 1) if number % each == 0]
+    return sorted({*small, *(number // each for each in small)})

@@ -1,0 +1,255 @@
+"""`Plan`: the answer to "what fits here, how fast, for how much", from a profile, a cluster and a few settings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from hemostat.config import Config, decode
+from hemostat.errors import FieldError
+from hemostat.plan.changes import Change, changes
+from hemostat.plan.cost import better_machine, cluster_price
+from hemostat.plan.families import decoder_from_numbers, decoder_of, decoder_profile
+from hemostat.plan.hardware import Cluster
+from hemostat.plan.largest import Largest, largest_batch, largest_model, largest_sample
+from hemostat.plan.layout import Layout
+from hemostat.plan.prices import Price
+from hemostat.plan.profile import Profile
+from hemostat.plan.search import Choice, Found, Goal, choice_of, search
+from hemostat.units import format_usd
+
+TOKENS_PER_STEP: Final = (
+    1_000_000  # where nobody said a batch: 0.5 to 4 million tokens are usual for language models
+)
+SAMPLES_PER_DEVICE: Final = 32
+
+
+class PlanSettings(Config, frozen=True, kw_only=True):
+    """What a plan may be told; `[plan]` in TOML.
+
+    Attributes:
+        global_batch: samples of one optimizer step; None: about a million tokens, or 32 samples a device.
+        num_tokens: of the whole run (samples, for a model without tokens); None: no days and no dollars.
+        optimizer: whose moments are kept.
+        precision: of the products: "bf16", "fp16" or "fp32".
+        layout: one that is wanted; what it needs is said, and what makes it fit.
+        micro_batch: that goes with it; None: the largest that fits, or 1.
+        usd_per_hour: of one machine, in place of the table's price.
+        spot: the spot price.
+        max_usd: of the whole run; what costs more is left out.
+        max_days: of the whole run.
+        critical_batch: measured by a run; beyond it more devices buy little.
+    """
+
+    global_batch: int | None = None
+    num_tokens: float | None = None
+    optimizer: str = "adamw"
+    precision: str = "bf16"
+    layout: Layout | None = None
+    micro_batch: int | None = None
+    usd_per_hour: float | None = None
+    spot: bool = False
+    max_usd: float | None = None
+    max_days: float | None = None
+    critical_batch: float | None = None
+
+
+class Plan(Config, frozen=True, kw_only=True):
+    """What a search found, and what it says beside the layout that was wanted.
+
+    Attributes:
+        profile: of the model.
+        cluster: all of whose devices work.
+        goal: batch, length, price.
+        found: by the search.
+        wanted: the layout that was asked for, whether it fits or not.
+        changes: that make it fit, the cheapest first; empty where it does, or nothing was wanted.
+        doubled: the best layout on twice the devices.
+        largest: batch, sample and model that fit, where it was asked (`with_largest`).
+        notes: sentences, such as that a newer machine is cheaper.
+    """
+
+    profile: Profile
+    cluster: Cluster
+    goal: Goal
+    found: Found
+    wanted: Choice | None = None
+    changes: tuple[Change, ...] = ()
+    doubled: Choice | None = None
+    largest: tuple[Largest, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @classmethod
+    def make(cls, profile: Profile, cluster_text: str, values: Mapping[str, Any]) -> Plan:
+        """Search.
+
+        Args:
+            profile: of the model, traced or from `profile_of_config`.
+            cluster_text: "8xA100-40GB", "2x p4d.24xlarge".
+            values: of `PlanSettings`.
+
+        Raises:
+            UnknownNameError: no such device, machine, optimizer or setting.
+            FieldError: sizes that cannot be meant, or a budget that nothing fits.
+
+        Examples:
+            >>> profile = Plan.profile_of_numbers({"num_params": 320e6, "num_layers": 24, "hidden": 1024})
+            >>> plan = Plan.make(profile, "8xA100-40GB", {"num_tokens": 6.4e9})
+            >>> plan.best.is_safe(plan.cluster.device.memory_bytes)
+            True
+        """
+        settings = decode(PlanSettings, dict(values), prefix="plan.")
+        cluster = Cluster.read(cluster_text)
+        price, notes = _price(cluster, settings)
+        goal = Goal(
+            global_batch=_global_batch(profile, cluster, settings),
+            num_tokens=settings.num_tokens,
+            optimizer=settings.optimizer,
+            precision=settings.precision,
+            price=price,
+        )
+        found = _within(search(profile, cluster, goal), settings)
+        wanted = None if settings.layout is None else _wanted(profile, cluster, goal, settings)
+        is_short = wanted is not None and not wanted.is_safe(cluster.device.memory_bytes)
+        twice = msgspec.structs.replace(cluster, num_devices=2 * cluster.num_devices)
+        return cls(
+            profile=profile,
+            cluster=cluster,
+            goal=goal,
+            found=found,
+            wanted=wanted,
+            changes=changes(profile, cluster, goal, wanted.layout, wanted.workload.micro_batch)
+            if wanted and is_short
+            else (),
+            doubled=next(iter(search(profile, twice, goal).choices), None) if found.choices else None,
+            notes=(*notes, *_batch_note(goal, settings)),
+        )
+
+    @property
+    def best(self) -> Choice | None:
+        """The fastest layout that fits; None where none does."""
+        return self.found.choices[0] if self.found.choices else None
+
+    def with_largest(self, sizes: Mapping[str, Any] | None) -> Plan:
+        """The same plan, with how large a batch fits, and how large a sample and a model.
+
+        Args:
+            sizes: the config.json or the numbers that the profile is of; None for a traced model, which cannot grow.
+        """
+        found = [largest_batch(self.profile, self.cluster, self.goal)]
+        if sizes is not None:
+            decoder = decoder_of(sizes) if "model_type" in sizes else decoder_from_numbers(**sizes)
+            found += [
+                largest_sample(decoder, self.cluster, self.goal),
+                largest_model(decoder, self.cluster, self.goal),
+            ]
+        return msgspec.structs.replace(self, largest=tuple(found))
+
+    @staticmethod
+    def profile_of_config(config: Mapping[str, Any], num_tokens: int | None = None) -> Profile:
+        """The profile of a Hugging Face `config.json`, in closed form.
+
+        Raises:
+            UnknownNameError: a family that is not known.
+            FieldError: a size that cannot be.
+        """
+        return decoder_profile(decoder_of(config, num_tokens))
+
+    @staticmethod
+    def profile_of_numbers(numbers: Mapping[str, Any]) -> Profile:
+        """The profile of a decoder of which only a few sizes are known.
+
+        Args:
+            numbers: "num_params", "num_layers", "hidden" and what else `Decoder` has.
+
+        Raises:
+            FieldError: sizes that contradict each other.
+        """
+        return decoder_profile(decoder_from_numbers(**numbers))
+
+
+def _price(cluster: Cluster, settings: PlanSettings) -> tuple[Price | None, list[str]]:
+    """The price, or the sentence that says why there is none; a budget cannot do without."""
+    notes = []
+    try:
+        price = cluster_price(cluster, spot=settings.spot, given=settings.usd_per_hour)
+    except FieldError as error:
+        if settings.max_usd is not None:
+            raise
+        return None, [str(error)]
+    if cluster.instance and settings.usd_per_hour is None:
+        notes = [sentence for sentence in [better_machine(cluster.instance, spot=settings.spot)] if sentence]
+    return price, notes
+
+
+def _global_batch(profile: Profile, cluster: Cluster, settings: PlanSettings) -> int:
+    given = settings.global_batch
+    if given is None:
+        usual = TOKENS_PER_STEP // profile.num_tokens if profile.num_tokens > 1 else 0
+        return max(usual, SAMPLES_PER_DEVICE * cluster.num_devices if not usual else 1)
+    if given < 1:
+        raise FieldError("global_batch", given, "must be 1 or more", "Give samples, or tokens: 4Mtok.")
+    return given
+
+
+def _batch_note(goal: Goal, settings: PlanSettings) -> list[str]:
+    notes = []
+    if settings.global_batch is None:
+        notes.append(
+            f"nobody said a global batch: {goal.global_batch:,} samples are assumed (--global-batch)"
+        )
+    critical = settings.critical_batch
+    if critical is not None and goal.global_batch > critical:
+        notes.append(
+            f"beyond about {critical:,.0f} samples a step more devices buy little, and the batch is "
+            f"{goal.global_batch:,}"
+        )
+    return notes
+
+
+def _wanted(profile: Profile, cluster: Cluster, goal: Goal, settings: PlanSettings) -> Choice:
+    """The layout that was asked for, with the largest micro-batch that fits unless one was named."""
+    layout = (settings.layout or Layout()).filled(cluster.num_devices)
+    if settings.micro_batch is not None:
+        if settings.micro_batch < 1:
+            raise FieldError("micro_batch", settings.micro_batch, "must be 1 or more", "Give samples.")
+        return choice_of(profile, cluster, goal, (layout, settings.micro_batch))
+    share = -(-goal.global_batch // layout.num_data_ranks)
+    best = choice_of(profile, cluster, goal, (layout, 1))
+    micro_batch = 2
+    while micro_batch <= share and best.is_safe(cluster.device.memory_bytes):
+        more = choice_of(profile, cluster, goal, (layout, micro_batch))
+        if not more.is_safe(cluster.device.memory_bytes):
+            break
+        best, micro_batch = more, 2 * micro_batch
+    return best
+
+
+def _within(found: Found, settings: PlanSettings) -> Found:
+    """Leave out what a budget of money or days forbids.
+
+    Raises:
+        FieldError: it forbids everything.
+    """
+    choices = list(found.choices)
+    for name, limit, text in (
+        ("usd", settings.max_usd, format_usd),
+        ("days", settings.max_days, "{:.1f} days".format),
+    ):
+        if limit is None:
+            continue
+        costs = [(getattr(choice.cost, name), choice) for choice in choices if choice.cost is not None]
+        if not costs and choices:
+            raise FieldError(f"max_{name}", limit, "needs the length of the run", "Give --tokens.")
+        choices = [choice for cost, choice in costs if cost <= limit]
+        if costs and not choices:
+            least = min(cost for cost, _ in costs)
+            raise FieldError(
+                f"max_{name}",
+                limit,
+                f"nothing fits it: the least is {text(least)}",
+                "Give more, train fewer --tokens, or take another --cluster.",
+            )
+    return msgspec.structs.replace(found, choices=tuple(choices))

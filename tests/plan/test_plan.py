@@ -1,0 +1,69 @@
+"""`Plan.make`: what is asked comes out as one value, and what cannot be is said with its repair."""
+
+from __future__ import annotations
+
+import pytest
+
+from hemostat.errors import FieldError, UnknownNameError
+from hemostat.plan import Plan
+
+LENGTH = {"num_tokens": 6.4e9, "global_batch": 1024}
+
+
+def test_the_best_fits_and_twice_the_devices_are_faster(story_profile):
+    plan = Plan.make(story_profile, "8xA100-40GB", LENGTH)
+    assert plan.best.is_safe(plan.cluster.device.memory_bytes)
+    assert plan.doubled.cost.days < plan.best.cost.days
+    assert plan.goal.price.instance == "p4d.24xlarge"
+
+
+def test_a_wanted_layout_takes_the_largest_micro_batch_that_fits(story_profile):
+    plan = Plan.make(story_profile, "8xA100-40GB", {**LENGTH, "layout": {"dp": 8}})
+    assert plan.wanted.workload.micro_batch == 16 and plan.changes == ()
+    more = Plan.make(story_profile, "8xA100-40GB", {**LENGTH, "layout": {"dp": 8}, "micro_batch": 128})
+    assert not more.wanted.memory.fits(plan.cluster.device.memory_bytes) and more.changes
+
+
+def test_an_old_machine_that_costs_more_is_said_at_once(story_profile):
+    plan = Plan.make(story_profile, "ml.p3.16xlarge", LENGTH)
+    assert any("costs" in note and "times what" in note for note in plan.notes)
+
+
+def test_the_usual_batch_is_said_to_be_assumed(story_profile):
+    plan = Plan.make(story_profile, "8xA100-40GB", {})
+    assert plan.goal.global_batch == 976 and "assumed" in plan.notes[0]
+
+
+def test_more_devices_than_the_critical_batch_needs(story_profile):
+    plan = Plan.make(story_profile, "8xA100-40GB", {**LENGTH, "critical_batch": 500})
+    assert any("beyond about 500 samples" in note for note in plan.notes)
+
+
+@pytest.mark.parametrize(
+    ("cluster", "values", "said"),
+    [
+        ("8xA100", {}, "comes as A100-40GB"),
+        ("8xZ100", {}, "Z100"),
+        ("8xA100-40GB", {"global_batch": 0}, "global_batch=0: must be 1 or more"),
+        ("8xA100-40GB", {"micro_batch": 0, "layout": {"dp": 8}}, "micro_batch=0"),
+        ("8xA100-40GB", {"layout": {"dp": 3}}, "and there are 8"),
+        ("8xA100-40GB", {**LENGTH, "max_usd": 1.0}, "nothing fits it: the least is"),
+        ("8xA100-40GB", {**LENGTH, "max_days": 0.001}, "nothing fits it: the least is 0.1 days"),
+        ("8xA100-40GB", {"max_usd": 1.0}, "needs the length of the run"),
+        ("8xA100-40GB", {"num_tokens": -1.0}, "must be above 0"),
+        ("8xA100-40GB", {"max_uds": 1.0}, "max_uds"),
+    ],
+)
+def test_what_cannot_be_is_one_sentence(story_profile, cluster, values, said):
+    with pytest.raises((FieldError, UnknownNameError), match=said):
+        Plan.make(story_profile, cluster, values)
+
+
+def test_a_model_for_which_nothing_fits_says_what_is_closest():
+    plan = Plan.make(Plan.profile_of_numbers({"num_layers": 96, "hidden": 12288}), "8xV100-16GB", {})
+    assert plan.best is None and plan.doubled is None and plan.found.rejected
+
+
+def test_a_config_of_an_unknown_family_lists_the_known_ones():
+    with pytest.raises(UnknownNameError, match="llama"):
+        Plan.profile_of_config({"model_type": "lama"})
