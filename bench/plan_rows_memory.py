@@ -164,6 +164,15 @@ SMALL = {
     "Qwen2.5-1.5B": _llama("Qwen2.5-1.5B", 28, 1536, 12, 2, 8960, vocab=151936, has_bias="qkv"),
 }
 
+# one block is enough to count what it keeps
+BLOCKS = {
+    "SmolLM2-360M": _llama("SmolLM2-360M", 1, 960, 15, 5, 2560),
+    "Llama-3.1-8B": SMALL["Llama-3.1-8B"],
+    "Mistral-7B-v0.3": _llama("Mistral-7B-v0.3", 1, 4096, 32, 8, 14336),
+    "DeepSeek-R1-0528-Qwen3-8B": _llama("Qwen3-8B", 1, 4096, 32, 8, 12288, has_head_norms=True),
+    "Qwen3-4B": _llama("Qwen3-4B", 1, 2560, 32, 8, 9728, head_width=128, has_head_norms=True),
+}
+
 
 def vramcalc() -> Iterator[Row]:
     """Training rows, allocated; gradients are zeroed in place there, so they are held."""

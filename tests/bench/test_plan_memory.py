@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -26,7 +27,8 @@ def _published() -> None:
 
 def rows_of(bench, *errors: float, known: bool = True):
     rows = bench.Row
-    forecast = object() if known else None
+    within = SimpleNamespace(reserved=SimpleNamespace(low_bytes=95, high_bytes=110))
+    forecast = within if known else None
     return [
         rows(str(number), f"config {number}", 100.0, forecast, 100.0 + error)
         for number, error in enumerate(errors)
@@ -52,6 +54,7 @@ def test_too_little_is_the_error_that_runs_out_of_memory(bench):
     assert not found["torchtitan_reserved_max_error_pct"]["meets"]
     assert found["torchtitan_reserved_max_under_pct"]["value"] == pytest.approx(4)
     assert found["torchtitan_reserved_max_under_pct"]["meets"]
+    assert found["torchtitan_reserved_inside_error_bar_pct"]["value"] == 100
 
 
 @pytest.mark.usefixtures("_published")
@@ -81,3 +84,10 @@ def test_everything_that_ran_fits_and_nothing_that_did_not(bench, capsys):
 @pytest.mark.usefixtures("_published")
 def test_formulas_of_papers_come_out_to_rounding(bench):
     assert bench.formula_misses() == []
+
+
+@pytest.mark.usefixtures("_published")
+def test_hugging_face_blocks_keep_the_published_number_of_tensors_but_for_their_own_ends(bench):
+    found = {each["name"]: each["value"] for each in bench.copy_figures()}
+    assert found["block_copies_missing_mean"] == pytest.approx(2, abs=0.1)
+    assert found["block_copies_missing_spread"] < 1.2

@@ -40,6 +40,18 @@ NEOX = {
     "vocab_size": 50304,
     "max_position_embeddings": 2048,
 }
+QWEN3 = {
+    "model_type": "qwen3",
+    "num_hidden_layers": 28,
+    "hidden_size": 1024,
+    "num_attention_heads": 16,
+    "num_key_value_heads": 8,
+    "head_dim": 128,
+    "intermediate_size": 3072,
+    "vocab_size": 151936,
+    "max_position_embeddings": 40960,
+    "tie_word_embeddings": True,
+}
 MPT = {
     "model_type": "mpt",
     "n_layers": 24,
@@ -52,8 +64,8 @@ MPT = {
 
 @pytest.mark.parametrize(
     ("config", "num_params"),
-    # published: Llama-3.2-1B, Qwen2.5-1.5B, Pythia-410M
-    [(LLAMA, 1_235_814_400), (QWEN, 1_543_714_304), (NEOX, 405_334_016)],
+    # published: Llama-3.2-1B, Qwen2.5-1.5B, Pythia-410M, Qwen3-0.6B
+    [(LLAMA, 1_235_814_400), (QWEN, 1_543_714_304), (NEOX, 405_334_016), (QWEN3, 596_049_920)],
 )
 def test_a_config_gives_the_parameters_of_its_model(config, num_params):
     assert decoder_of(config).num_params == num_params

@@ -76,3 +76,12 @@ def test_a_loss_has_fourteen_bytes_a_logit_unless_it_is_fused():
     assert fused.kept_bytes + fused.passing_bytes == 2
     head = decoder_profile(LLAMA).parts[-1]
     assert [each.num_bytes for each in head.kept if each.share == "loss"] == [6 * 128 * 1000]
+
+
+@pytest.mark.parametrize(("software", "units"), [("transformers", 3 * 1.25), ("torch", 1.25)])
+def test_norms_of_the_heads_are_kept_besides(software, units):
+    plain, normed = (
+        decoder_profile(msgspec.structs.replace(LLAMA, has_head_norms=has), software).parts[1].kept_bytes
+        for has in (False, True)
+    )
+    assert (normed - plain) / UNIT == units

@@ -42,7 +42,7 @@ FAMILIES: Final[dict[str, tuple[dict[str, str], dict[str, Any], bool]]] = {
     "llama": (_LLAMA, {}, False),
     "mistral": (_LLAMA, {}, False),
     "qwen2": (_LLAMA, {"has_bias": "qkv"}, False),
-    "qwen3": (_LLAMA, {}, False),
+    "qwen3": (_LLAMA, {"has_head_norms": True}, False),
     "gpt2": (_GPT2, {**_PLAIN, "has_bias": True, "has_positions": True}, True),
     "gpt_neox": (_LLAMA, {**_PLAIN, "has_bias": True}, False),
     "mpt": (_MPT, {"is_gated": False}, True),

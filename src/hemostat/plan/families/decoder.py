@@ -25,6 +25,7 @@ class Decoder(Config, frozen=True, kw_only=True):
         num_tokens: of one sample.
         is_gated: the MLP has three matrices (SwiGLU) and not two.
         has_norm_bias: LayerNorm, and not RMSNorm.
+        has_head_norms: queries and keys are normalised head by head (Qwen3).
         has_bias: the matrices have a bias each; "qkv" where only those of attention's inputs have.
         num_positions: rows of a learned table of positions; 0 where they are computed.
         is_tied: embedding and head are one matrix.
@@ -45,6 +46,7 @@ class Decoder(Config, frozen=True, kw_only=True):
     num_tokens: int
     is_gated: bool = True
     has_norm_bias: bool = False
+    has_head_norms: bool = False
     has_bias: bool | str = False
     num_positions: int = 0
     is_tied: bool = False
@@ -72,7 +74,8 @@ class Decoder(Config, frozen=True, kw_only=True):
         Source: Touvron et al. 2023 (arXiv 2302.13971), section 2.2, with the grouped heads of Ainslie et al. 2023
             (arXiv 2305.13245); Radford et al. 2019 for two matrices and biases.
         """
-        return self.num_matrix_params + self._num_bias_params + 2 * self.num_norm_params
+        head_norms = 2 * self.head_width if self.has_head_norms else 0
+        return self.num_matrix_params + self._num_bias_params + 2 * self.num_norm_params + head_norms
 
     @property
     def num_matrix_params(self) -> int:

@@ -114,6 +114,11 @@ class Software(Config, frozen=True, kw_only=True):
             Kept(name="values", num_bytes=keys, share="tp"),
             Kept(name="attention's output", num_bytes=widths.queries, share="tp"),
         ]
+        if decoder.has_head_norms:
+            copies = 1 if self.has_fused_norms else 4 / self.compute_bytes + 1
+            size = copies * (widths.queries + widths.keys)
+            is_cheap = self.selective != "all but scores"
+            kept.append(Kept(name="norms of the heads", num_bytes=size, share="tp", is_cheap=is_cheap))
         if self.is_flash:
             kept.append(Kept(name="attention's statistics", num_bytes=widths.statistics, share="tp"))
         else:
