@@ -129,11 +129,9 @@ def cpu_regime(profile: Profile, model: nn.Module, layout: Layout, borders: Sequ
     """float32 and AdamW as torch does them on the CPU.
 
     The optimizer goes through the parameters one by one, with two temporaries of each: what counts is twice the
-    largest. A collective is over before the next operation, and FSDP2 drops the gathered parameters of a block before
-    it sends their gradients: these take no memory that was not taken before.
+    largest.
 
-    Source: torch 2.13, `_single_tensor_adam` in optim/adam.py, `post_backward` in
-        distributed/fsdp/_fully_shard/_fsdp_param_group.py.
+    Source: torch 2.13, `_single_tensor_adam` in optim/adam.py.
     """
     largest = max(model.parameters(), key=torch.numel)
     num_params = [profile.num_params]
@@ -146,7 +144,6 @@ def cpu_regime(profile: Profile, model: nn.Module, layout: Layout, borders: Sequ
     return Regime(
         name="fp32 on the CPU",
         zero_stage=3 if layout.fsdp > 1 else 0,
-        reduce_bytes=0,
         step_bytes=2 * 4 * largest.numel() / max(num_params),
     )
 

@@ -19,7 +19,7 @@ def counted_bytes(layout, accumulation):
 
 
 def forecast_bytes(text, micro_batch, accumulation):
-    """Of the fullest rank; a collective on the CPU is over before the next operation, so none is on its way."""
+    """Of the fullest rank; AdamW on the CPU has two temporaries of one parameter at a time."""
     task, layout = Words(), Layout.read(text).filled(2)
     model = task.model()
     batch = torch.zeros(2, micro_batch, POSITIONS, dtype=torch.long).unbind()
@@ -29,7 +29,6 @@ def forecast_bytes(text, micro_batch, accumulation):
     regime = Regime(
         name="fp32 on the CPU",
         zero_stage=3 if layout.fsdp > 1 else 0,
-        reduce_bytes=0,
         step_bytes=2 * 4 * largest / profile.num_params,
     )
     workload = Workload(micro_batch=micro_batch, accumulation=accumulation, regime=regime)
