@@ -23,9 +23,9 @@ def num_blocks(held) -> int:
 def test_stages_are_even_the_first_ones_larger():
     assert even_borders(10, 4) == (0, 3, 6, 8, 10)
     held = held_by(TEN, Layout(pp=4), 8)
-    assert [(each.rank, num_blocks(each)) for each in held] == [(0, 3), (1, 3), (3, 2)]
-    assert [each.head for each in held] == [(TABLE,), (), ()]
-    assert [each.tail for each in held] == [(), (), (HEAD,)]
+    assert [(each.rank, num_blocks(each)) for each in held] == [(0, 3), (1, 3), (2, 2), (3, 2)]
+    assert [each.head for each in held] == [(TABLE,), (), (), ()]
+    assert [each.tail for each in held] == [(), (), (), (HEAD,)]
 
 
 @pytest.mark.parametrize(("num_blocks", "num_stages"), [(10, 4), (32, 8), (126, 16), (7, 7)])
@@ -47,6 +47,12 @@ def test_what_is_in_flight_is_what_the_schedule_counts(name, num_micro_batches):
     for held in held_by(TEN, layout, num_micro_batches):
         assert held.num_in_flight * stages == counted[held.rank]
         assert held.num_tails == (num_micro_batches if name == "gpipe" else 1)
+
+
+def test_zero_bubble_puts_off_as_many_weight_parts_as_the_ranks_number():
+    held = held_by(TEN, Layout(pp=4, schedule="zero_bubble"), 8)
+    assert [each.num_waiting for each in held] == [0, 1, 2, 3]
+    assert [each.num_waiting for each in held_by(TEN, Layout(pp=4), 8)] == [0, 0, 0, 0]
 
 
 def test_no_position_between_the_second_and_the_last_is_fuller():

@@ -21,6 +21,7 @@ class Held(NamedTuple):
         tail: parts after the last block, on the last position only.
         num_in_flight: micro-batches whose activations are held at once, counted in whole passes of all its stages.
         num_tails: micro-batches whose loss is held at once: one, where backward follows it at once.
+        num_waiting: of those in flight, whose weight part is put off ("zero_bubble").
     """
 
     rank: int
@@ -29,6 +30,7 @@ class Held(NamedTuple):
     tail: tuple[Part, ...]
     num_in_flight: float
     num_tails: int = 1
+    num_waiting: int = 0
 
 
 def even_borders(num_blocks: int, num_stages: int) -> tuple[int, ...]:
@@ -59,8 +61,8 @@ def held_by(
 ) -> tuple[Held, ...]:
     """What the positions of a pipeline hold; only those that can be the fullest where stages are even.
 
-    Activations in flight never grow and blocks never become more from one position to the next, so between the
-    first position and the last one the second holds most.
+    Activations in flight and blocks never become more from one position to the next, so between the first position
+    and the last one the second holds most; where weight parts are put off, the last but one does.
 
     Args:
         profile: the model.
@@ -79,7 +81,7 @@ def held_by(
     cuts = even_borders(profile.num_blocks, layout.num_stages) if borders is None else borders
     name = layout.schedule or ("interleaved" if stages_per_rank > 1 else "1f1b")
     size = Size(layout.pp, num_micro_batches, stages_per_rank)
-    ranks = sorted({0, 1, layout.pp - 1}) if is_even else range(layout.pp)
+    ranks = sorted({0, 1, layout.pp - 2, layout.pp - 1}) if is_even else range(layout.pp)
     found = []
     for rank in ranks:
         mine: list[tuple[Part, int]] = []
@@ -95,6 +97,7 @@ def held_by(
                 tail if is_last else (),
                 pairs / stages_per_rank,
                 num_micro_batches if name == "gpipe" else 1,
+                pairs - PATTERNS["1f1b"].in_flight(rank, size) if name == "zero_bubble" else 0,
             )
         )
     return tuple(found)
