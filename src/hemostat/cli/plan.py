@@ -8,13 +8,14 @@ from typing import Annotated, Any
 
 import typer
 
+from hemostat.cli.planning import lengths, of_task, profile_of_model, sizes_of, task_values
 from hemostat.cli.recipe import base_of_task
 from hemostat.config import merge, parse_overrides, read_toml, to_plain
 from hemostat.errors import FieldError
-from hemostat.plan import Layout, Plan, Profile
+from hemostat.plan import Layout, Plan
 from hemostat.recipe import Devices, convert
 from hemostat.report import draw_plan, plan_text, write_plan_files
-from hemostat.units import parse_count, parse_usd
+from hemostat.units import parse_usd
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
@@ -60,15 +61,18 @@ def plan(
         raise FieldError("cluster", "", "is missing", 'Write it like --cluster "8xA100-40GB".')
     asked = {"params": params, "layers": layers, "hidden": hidden}
     numbers = {name: value for name, value in asked.items() if value not in ("", None)}
-    profile, model_values = _profile(model, numbers, values)
-    section = {**values.get("plan", {}), **_settings(profile, global_batch, tokens)}
+    section = dict(values.get("plan", {}))
     if layout:
         section["layout"] = Layout.values(layout)
     if max_usd:
         section["max_usd"] = parse_usd(max_usd, "max_usd")
     if max_days is not None:
         section["max_days"] = max_days
-    made = Plan.make(profile, cluster, section)
+    sizes = sizes_of(model, numbers, section)
+    profile = profile_of_model(model, sizes, merge(values, {"plan": section}))
+    made = Plan.make(
+        profile, cluster, {**of_task(model, values), **section, **lengths(profile, global_batch, tokens)}
+    )
     if output is not None:
         script = model.partition(":")[0] or "train.py"
         for path in write_plan_files(made, output, script):
@@ -79,78 +83,11 @@ def plan(
         print(json.dumps(to_plain(made), indent=2))
     else:
         about = "fit" if fit else "ask" if ask else "explain" if explain else "why" if why else ""
-        print(plan_text(made.with_largest(model_values) if fit else made, about))
+        print(plan_text(made.with_largest(sizes) if fit else made, about))
         if about in ("", "why"):
             print("\n".join(_command(made, model, values)))
     if made.best is None:
         raise typer.Exit(code=1)
-
-
-def _profile(
-    model: str, numbers: dict[str, Any], values: dict[str, Any]
-) -> tuple[Profile, dict[str, Any] | None]:
-    """The profile, and the sizes that it came from where these can grow."""
-    if numbers and model:
-        raise FieldError(
-            "params", next(iter(numbers.values())), "describe a model that has no file", "Leave one out."
-        )
-    if numbers:
-        sizes = {
-            "num_params": parse_count(numbers["params"], "params") if "params" in numbers else None,
-            "num_layers": numbers.get("layers"),
-            "hidden": numbers.get("hidden"),
-            "num_tokens": values.get("plan", {}).pop("num_positions", None),
-        }
-        given = {name: value for name, value in sizes.items() if value is not None}
-        return Plan.profile_of_numbers(given), given
-    if model.endswith(".json"):
-        read = _read_json(Path(model))
-        return Plan.profile_of_config(read), read
-    if not model:
-        raise FieldError(
-            "model", "", "is missing", "Give task.py:Task, a config.json, or --params --layers --hidden."
-        )
-    return _traced(model, values), None
-
-
-def _read_json(path: Path) -> dict[str, Any]:
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise FieldError(
-            "model", str(path), f"cannot be read ({error.strerror})", "Check the path."
-        ) from None
-    except ValueError as error:
-        raise FieldError("model", str(path), f"is not JSON ({error})", "Give a config.json.") from None
-    if not isinstance(found, dict):
-        raise FieldError("model", str(path), "is no table of names", "Give a Hugging Face config.json.")
-    return found
-
-
-def _traced(spec: str, values: dict[str, Any]) -> Profile:
-    from hemostat.task import load_task  # torch
-    from hemostat.train import task_profile
-
-    loaded = load_task(spec, _of_task(values))
-    return task_profile(loaded, str(values.get("plan", {}).get("precision", "bf16")))
-
-
-def _of_task(values: dict[str, Any]) -> dict[str, Any]:
-    known = {"plan", "train", "launch", *Devices.__struct_fields__}
-    return {name: value for name, value in values.items() if name not in known}
-
-
-def _settings(profile: Profile, global_batch: str, tokens: str) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    if global_batch:
-        count = parse_count(global_batch, "global_batch")
-        is_tokens = "tok" in global_batch
-        if is_tokens and count % profile.num_tokens:
-            count -= count % profile.num_tokens
-        found["global_batch"] = count // profile.num_tokens if is_tokens else count
-    if tokens:
-        found["num_tokens"] = float(parse_count(tokens, "tokens"))
-    return found
 
 
 def _command(made: Plan, model: str, values: dict[str, Any]) -> list[str]:
@@ -162,7 +99,7 @@ def _command(made: Plan, model: str, values: dict[str, Any]) -> list[str]:
     devices = Devices(
         num_ranks=layout.num_data_ranks, global_batch=made.goal.global_batch, micro_batch=work.micro_batch
     )
-    recipe = convert(base_of_task(model, _of_task(values)), devices)
+    recipe = convert(base_of_task(model, task_values(values)), devices)
     axes = [str(layout)]
     if layout.recompute != "none":
         axes.append(f"recompute={layout.recompute}")

@@ -32,6 +32,8 @@ class PlanSettings(Config, frozen=True, kw_only=True):
     Attributes:
         global_batch: samples of one optimizer step; None: about a million tokens, or 32 samples a device.
         num_tokens: of the whole run (samples, for a model without tokens); None: no days and no dollars.
+        num_samples: the same in samples, where `num_tokens` is not given.
+        sample_tokens: of one sample, for a config.json or three numbers; None: all positions that the model has.
         optimizer: whose moments are kept.
         precision: of the products: "bf16", "fp16" or "fp32".
         layout: one that is wanted; what it needs is said, and what makes it fit.
@@ -45,6 +47,8 @@ class PlanSettings(Config, frozen=True, kw_only=True):
 
     global_batch: int | None = None
     num_tokens: float | None = None
+    num_samples: float | None = None
+    sample_tokens: int | None = None
     optimizer: str = "adamw"
     precision: str = "bf16"
     layout: Layout | None = None
@@ -105,7 +109,7 @@ class Plan(Config, frozen=True, kw_only=True):
         price, notes = _price(cluster, settings)
         goal = Goal(
             global_batch=_global_batch(profile, cluster, settings),
-            num_tokens=settings.num_tokens,
+            num_tokens=_length(profile, settings),
             optimizer=settings.optimizer,
             precision=settings.precision,
             price=price,
@@ -182,6 +186,12 @@ def _price(cluster: Cluster, settings: PlanSettings) -> tuple[Price | None, list
     if cluster.instance and settings.usd_per_hour is None:
         notes = [sentence for sentence in [better_machine(cluster.instance, spot=settings.spot)] if sentence]
     return price, notes
+
+
+def _length(profile: Profile, settings: PlanSettings) -> float | None:
+    if settings.num_tokens is None and settings.num_samples is not None:
+        return settings.num_samples * profile.num_tokens
+    return settings.num_tokens
 
 
 def _global_batch(profile: Profile, cluster: Cluster, settings: PlanSettings) -> int:

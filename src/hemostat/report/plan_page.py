@@ -13,6 +13,7 @@ MAX_SHOWN: Final = 4
 MAX_ITEMS: Final = 4
 _GIB: Final = 2**30
 _DAY_S: Final = 86_400.0
+_SAME: Final = 0.01  # a part of the time that is not worth a word
 
 
 def plan_lines(plan: Plan, why: bool = False) -> list[str]:
@@ -91,7 +92,7 @@ def choice_cells(plan: Plan, choice: Choice) -> list[str]:
     ]
     if choice.cost is not None:
         low = "" if choice.cost.low_usd == choice.cost.usd else f"{format_usd(choice.cost.low_usd)} to "
-        cells += [f"{choice.cost.days:.2f} d", f"{low}{format_usd(choice.cost.usd)}"]
+        cells += [format_seconds(choice.cost.days * _DAY_S), f"{low}{format_usd(choice.cost.usd)}"]
     return cells
 
 
@@ -119,8 +120,10 @@ def double_sentence(plan: Plan) -> str:
         ratio = best.step.step_s / best.step.num_samples / (twice.step.step_s / twice.step.num_samples)
         return f"{number} devices are {ratio:.2f} times as fast"
     saved, extra = best.cost.days - twice.cost.days, twice.cost.usd - best.cost.usd
-    more = "more" if extra >= 0 else "less"
-    return f"{number} devices save {saved:.2f} days and cost {format_usd(abs(extra))} {more}"
+    money = f"cost {format_usd(abs(extra))} {'more' if extra >= 0 else 'less'}"
+    if saved * _DAY_S < best.cost.days * _DAY_S * _SAME:
+        return f"{number} devices save no time and {money}"
+    return f"{number} devices save {format_seconds(saved * _DAY_S)} and {money}"
 
 
 def _head(plan: Plan) -> str:
@@ -136,7 +139,7 @@ def _head(plan: Plan) -> str:
 
 
 def _table(rows: list[list[str]]) -> list[str]:
-    head = ["layout", "micro x acc", "memory of a device", "step", "tokens", "MFU", "days", "dollars"]
+    head = ["layout", "micro x acc", "memory of a device", "step", "speed", "MFU", "time", "dollars"]
     rows = [head[: len(rows[0])], *rows]
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     return [
