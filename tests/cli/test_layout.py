@@ -1,8 +1,10 @@
 """--layout: read, checked against the number of processes, and put in the place of an older one."""
 
 import pytest
+import torch
 
-from hemostat.cli.layout import check_layout, processes_of, read_layout, with_layout
+from hemostat.cli.layout import auto_layout, check_layout, processes_of, read_layout, with_layout
+from hemostat.cli.main import run as command
 from hemostat.errors import FieldError
 
 
@@ -10,9 +12,51 @@ def test_it_names_its_processes():
     assert processes_of(read_layout("fsdp=2,tp=2")) == 4
 
 
-def test_auto_says_what_is_missing():
-    with pytest.raises(FieldError, match=r"layout='auto': needs `hemostat plan`"):
-        read_layout("auto")
+TASK = """
+import torch, hemostat
+from torch.utils.data import TensorDataset
+
+class Wide(hemostat.Task):
+    optimizer: str = "adamw"
+    lr: float = 0.001
+    tuned_batch: int = 8
+    epochs: float = 1
+    width: int = 256
+    def model(self):
+        return torch.nn.Sequential(*(torch.nn.Linear(self.width, self.width) for _ in range(4)))
+    def train_data(self): return TensorDataset(torch.zeros(64, self.width), torch.zeros(64, self.width))
+    def loss(self, output, target): return (output - target).square().sum(), len(target)
+"""
+
+
+def test_auto_takes_copies_where_they_fit_and_shards_where_they_do_not(here):
+    values = {"plan": {"cluster": "2xV100-16GB"}}
+    chosen, said = auto_layout("line.py:Wide", None, values)
+    assert chosen == {"train": {"layout": {"dp": 2}}, "micro_batch": 4}
+    assert said.startswith("layout auto: dp=2 on 2xV100-16GB, ")
+    chosen, _ = auto_layout("line.py:Wide", None, {**values, "width": 16_000, "micro_batch": 1})
+    assert chosen["train"]["layout"].get("fsdp") == 2 or chosen["train"]["layout"].get("pp") == 2
+    assert "micro_batch" not in chosen
+    with pytest.raises(FieldError, match="layout='auto': nothing fits on 2xV100-16GB"):
+        auto_layout("line.py:Wide", None, {**values, "width": 160_000})
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="an accelerator is there")
+def test_auto_without_an_accelerator_says_what_to_do(here):
+    with pytest.raises(FieldError, match=r"needs an accelerator.*plan\.cluster"):
+        auto_layout("line.py:Wide", 2, {})
+
+
+def test_a_run_under_auto(here, capfd):
+    words = ["line.py:Wide", "--layout", "auto", "--set", "plan.cluster=2xA100-40GB", "--no-plot"]
+    assert command(["train", *words, "--set", "train.device=cpu"]) == 0
+    out, err = capfd.readouterr()
+    assert "note: layout auto: dp=2 on 2xA100-40GB" in err and "2 processes  done" in out
+
+
+def test_auto_is_for_a_start(here, capsys):
+    assert command(["train", "--resume", "last", "--layout", "auto"]) == 2
+    assert "is chosen before a run starts" in capsys.readouterr().err
 
 
 def test_axes_of_two_layouts_are_not_mixed():

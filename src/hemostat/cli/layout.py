@@ -5,25 +5,77 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from hemostat.cli.planning import of_task, profile_of_model
 from hemostat.config import decode, merge
 from hemostat.errors import FieldError
-from hemostat.plan import Layout
+from hemostat.plan import Layout, Plan
 
 
 def read_layout(text: str) -> dict[str, Any]:
     """The table that the flag stands for.
 
     Raises:
-        FieldError: not `axis=number,axis=number`, or "auto".
+        FieldError: not `axis=number,axis=number`.
     """
-    if text.strip() == "auto":
+    return Layout.values(text)
+
+
+def auto_layout(task: str, nproc: int | None, values: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
+    """The plan's choice for a task on the devices of this machine, or on those that `plan.cluster` names.
+
+    Args:
+        task: "file.py:Class"; its model is traced.
+        nproc: processes; None: one for each device.
+        values: all settings.
+
+    Returns:
+        Settings to merge: the layout with its recomputation, and the micro-batch unless one was given; and a sentence.
+
+    Raises:
+        FieldError: no device that a plan knows, or nothing fits.
+    """
+    section = {name: value for name, value in values.get("plan", {}).items() if name != "cluster"}
+    cluster = _cluster(values.get("plan", {}).get("cluster"), nproc)
+    profile = profile_of_model(task, None, values)
+    plan = Plan.make(profile, cluster, {**of_task(task, values), **section})
+    best = plan.best
+    if best is None:
         raise FieldError(
             "layout",
             "auto",
-            "needs `hemostat plan`, which predicts memory and speed of each layout and is not there yet",
-            'Name the axes, such as --layout "fsdp=2"; docs/layouts.md says which one when.',
+            f"nothing fits on {cluster}",
+            f"Ask hemostat plan {task} --cluster {cluster} --why.",
         )
-    return Layout.values(text)
+    axes = best.layout.changed
+    found: dict[str, Any] = {"train": {"layout": axes}}
+    if not {"micro_batch", "accumulation"} & set(values):
+        found["micro_batch"] = best.workload.micro_batch
+    said = (
+        f"layout auto: {','.join(f'{name}={_text(value)}' for name, value in axes.items())} on {cluster}, "
+        f"{best.memory.device}; see hemostat plan {task} --cluster {cluster}"
+    )
+    return found, said
+
+
+def _text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _cluster(given: str | None, nproc: int | None) -> str:
+    """As it was named, else the accelerators of this machine."""
+    if given:
+        return given
+    import torch
+
+    if not torch.cuda.is_available():
+        raise FieldError(
+            "layout",
+            "auto",
+            "needs an accelerator, and this machine has none; on CPUs copies are what works",
+            "Leave --layout out, or name the devices: --set plan.cluster=8xA100-40GB.",
+        )
+    name = torch.cuda.get_device_name(0).removeprefix("NVIDIA ").removeprefix("Tesla ")
+    return f"{nproc or torch.cuda.device_count()}x{name}"
 
 
 def with_layout(values: Mapping[str, Any], axes: Mapping[str, Any] | None) -> dict[str, Any]:

@@ -68,7 +68,8 @@ def recipe(
 
 def _settings(task: str, values: dict[str, Any]) -> tuple[Base, Devices]:
     devices = {name: values.pop(name) for name in list(values) if name in _DEVICE_KEYS}
-    values.pop("train", None)  # one file serves `recipe` and `train`
+    for other in ("train", "plan", "launch"):  # one file serves all commands
+        values.pop(other, None)
     if task:
         return base_of_task(task, values), decode(Devices, devices)
     for name in values:

@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import typer
 
 from hemostat.cli.budget import allowed
-from hemostat.cli.layout import check_layout, processes_of, read_layout, with_layout
+from hemostat.cli.layout import auto_layout, check_layout, processes_of, read_layout, with_layout
 from hemostat.cli.messenger import Messenger
 from hemostat.cli.processes import check_processes
 from hemostat.cli.project import Project
@@ -42,7 +42,8 @@ def train(
         str | None, typer.Option(help="go on with a run from its last whole checkpoint: its id, or last")
     ] = None,
     layout: Annotated[
-        str | None, typer.Option(help='how the processes share the model: "fsdp=2,tp=2", "pp=2"; else copies')
+        str | None,
+        typer.Option(help='how the processes share the model: "fsdp=2,tp=2", "pp=2", auto; else copies'),
     ] = None,
     max_hours: Annotated[
         str | None, typer.Option(help="save and stop before so many hours are spent: 4, 90min")
@@ -65,10 +66,23 @@ def train(
     flags = {"max_hours": max_hours, "max_usd": max_usd, "lr_range": lr_range or None}
     engine = {name: value for name, value in flags.items() if value is not None}
     values = merge(read_toml(config) if config else {}, parse_overrides(set_ or []))
-    axes = None if layout is None else read_layout(layout)
-    values = with_layout(merge(values, {"train": engine} if engine else {}), axes)
+    values = merge(values, {"train": engine} if engine else {})
+    axes = None if layout in (None, "auto") else read_layout(layout)
+    if layout == "auto":
+        if resume is not None or _is_rank():
+            raise FieldError(
+                "layout",
+                "auto",
+                "is chosen before a run starts",
+                "Name the axes, or leave it out to keep the run's.",
+            )
+        chosen, said = auto_layout(_named(task), nproc, values)
+        axes = chosen["train"]["layout"]
+        values = merge(values, {name: value for name, value in chosen.items() if name != "train"})
+        print(f"note: {said}", file=sys.stderr)
+    values = with_layout({name: value for name, value in values.items() if name != "plan"}, axes)
     show = {"json": json, "plot": plot, "why": why}
-    if "HEMOSTAT_RUN_DIR" in os.environ or "TORCHELASTIC_RUN_ID" in os.environ:
+    if _is_rank():
         raise typer.Exit(_be_a_rank(_named(task), values, show))
     if resume is None:
         project = allowed(values, runs)
@@ -85,6 +99,10 @@ def train(
             nproc = processes_of(axes) if axes else given.num_ranks
         job = _job(record.path, _same_task(task, given.task), nproc, values, max_restarts)
     raise typer.Exit(_run(job, project, show, is_new=resume is None))
+
+
+def _is_rank() -> bool:
+    return "HEMOSTAT_RUN_DIR" in os.environ or "TORCHELASTIC_RUN_ID" in os.environ
 
 
 def _end_if_done(record: RunRecord) -> None:

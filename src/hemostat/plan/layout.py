@@ -196,6 +196,18 @@ class Layout(Config, frozen=True, kw_only=True):
         schedule = self.schedule or ("interleaved" if self.stages_per_rank > 1 else "1f1b")
         return pipeline_bubble(schedule, self.pp, num_micro_batches, self.stages_per_rank)
 
+    @property
+    def changed(self) -> dict[str, Any]:
+        """The fields that are not as they are by default, as a `[layout]` table.
+
+        Examples:
+            >>> Layout(dp=1, fsdp=2, recompute="full").changed
+            {'dp': 1, 'fsdp': 2, 'recompute': 'full'}
+        """
+        usual = Layout()
+        fields = {name: getattr(self, name) for name in self.__struct_fields__}
+        return {name: value for name, value in fields.items() if value != getattr(usual, name)}
+
     def __str__(self) -> str:
         """The axes above 1, as `--layout` takes them.
 
