@@ -43,7 +43,7 @@ def train(
     ] = None,
     layout: Annotated[
         str | None,
-        typer.Option(help='how the processes share the model: "fsdp=2,tp=2", "pp=2", auto; else copies'),
+        typer.Option(help='how the processes share the model: "fsdp=2,tp=2", auto; else copies'),
     ] = None,
     max_hours: Annotated[
         str | None, typer.Option(help="save and stop before so many hours are spent: 4, 90min")
