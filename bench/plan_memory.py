@@ -28,6 +28,7 @@ from plan_rows_memory import (
     simumax,
     table,
     torchtitan,
+    torchtitan_by_default,
     vramcalc,
 )
 from result_file import write_result
@@ -110,6 +111,15 @@ def torchtitan_figures(rows: Sequence[Row]) -> list[Figure]:
         figure("torchtitan_reserved_mean_error_pct", statistics.mean(map(abs, both)), "%"),
         *apart("torchtitan_reserved", fit, held),
     ]
+
+
+def unstated_figures() -> list[Figure]:
+    """Rows that leave the recomputation open, as if it were torchtitan's default; without a bar."""
+    rows = list(torchtitan_by_default())
+    show("torchtitan, reserved, recomputation not stated: as if selective-op", rows)
+    errors = [abs(row.error_pct) for row in rows]
+    note = f"{len(rows)} rows that do not state the recomputation, as if it were the default"
+    return [figure("torchtitan_unstated_max_error_pct", max(errors), "%", note=note)]
 
 
 def inside_pct(rows: Sequence[Row]) -> float:
@@ -264,6 +274,7 @@ def main() -> None:
     for title, (rows, measure) in tables.items():
         show(title, rows)
         figures += measure(rows)
+    figures += unstated_figures()
     print("\nFits")
     figures += fit_figures()
     figures += copy_figures()

@@ -91,60 +91,76 @@ RECOMPUTE = {"none": "none", "full": "full", "selective-op": "selective"}
 
 
 def torchtitan() -> Iterator[Row]:
-    """Reserved rows, but for those whose recomputation is not stated; the loss is compiled since 2025."""
-    for row in table("torchtitan_measured.csv"):
-        if row["peak_mem_kind"] != "reserved" or row["precision"].startswith("nvfp4"):
-            continue
-        sizes = {name: int(row[name] or 1) for name in ("tp", "pp", "cp", "vpp", "dp_degree", "seq", "mbs")}
-        config = "-".join(
-            (
-                row["model"],
-                row["gpu"],
-                row["compile"],
-                row["precision"],
-                row["activation_ckpt"],
-                *(f"{k}{v}" for k, v in sizes.items()),
-                row["notes"][:2],
-            )
-        )
+    """Reserved rows; those whose recomputation is not stated have no forecast, see `torchtitan_by_default`."""
+    for row in _torchtitan_rows():
+        if row["activation_ckpt"] in RECOMPUTE:
+            yield _torchtitan_row(row, RECOMPUTE[row["activation_ckpt"]])
+        else:
+            yield Row("", _torchtitan_config(row), 0, None, 0)
+
+
+def torchtitan_by_default() -> Iterator[Row]:
+    """The rows that do not state the recomputation, as if it were selective-op, torchtitan's own default."""
+    for row in _torchtitan_rows():
         if row["activation_ckpt"] not in RECOMPUTE:
-            yield Row("", config, 0, None, 0)
-            continue
-        decoder = Decoder(
-            name=row["model"],
-            num_layers=int(row["layers"]),
-            hidden=int(row["hidden"]),
-            num_heads=int(row["heads"]),
-            num_kv_heads=int(row["kv_heads"]),
-            head_width=128,
-            ffn=int(row["ffn"]),
-            vocab=int(row["vocab"]),
-            num_tokens=sizes["seq"] // sizes["cp"],
-        )
-        layout = Layout(
-            fsdp=sizes["dp_degree"] * sizes["cp"],
-            tp=sizes["tp"],
-            pp=sizes["pp"],
-            schedule=SCHEDULE[row["schedule"]],
-            stages_per_rank=sizes["vpp"],
-            reshard=sizes["pp"] == 1,
-            recompute=RECOMPUTE[row["activation_ckpt"]],
-            compile=row["compile"] == "1",
-        )
-        loss = (
-            "chunked"
-            if row["notes"].startswith("chunked")
-            else "compiled"
-            if "H200" in row["gpu"]
-            else "eager"
-        )
-        software = msgspec.structs.replace(SOFTWARE["torchtitan"], loss=LOSSES[loss])
-        work = Workload(
-            micro_batch=sizes["mbs"], accumulation=int(row["n_microbatches"]), regime=REGIME["fsdp"]
-        )
-        forecast = peak(decoder_profile(decoder, software), layout, work)
-        measured = float(row["peak_mem"]) * GIB
-        yield Row(row["source_ref"][-12:], config, measured, forecast, forecast.reserved.num_bytes)
+            yield _torchtitan_row(row, "selective")
+
+
+def _torchtitan_rows() -> Iterator[dict[str, str]]:
+    """Without those of nvfp4, whose 4-bit copies are not modelled."""
+    for row in table("torchtitan_measured.csv"):
+        if row["peak_mem_kind"] == "reserved" and not row["precision"].startswith("nvfp4"):
+            yield row
+
+
+def _torchtitan_sizes(row: dict[str, str]) -> dict[str, int]:
+    return {name: int(row[name] or 1) for name in ("tp", "pp", "cp", "vpp", "dp_degree", "seq", "mbs")}
+
+
+def _torchtitan_config(row: dict[str, str]) -> str:
+    words = (row[name] for name in ("model", "gpu", "compile", "precision", "activation_ckpt"))
+    sizes = (f"{name}{size}" for name, size in _torchtitan_sizes(row).items())
+    return "-".join((*words, *sizes, row["notes"][:2]))
+
+
+def _torchtitan_loss(row: dict[str, str]) -> str:
+    """Compiled since 2025, which is when rows of H200 and B200 begin."""
+    if row["notes"].startswith("chunked"):
+        return "chunked"
+    return "compiled" if row["gpu"].startswith(("H200", "B200")) else "eager"
+
+
+def _torchtitan_row(row: dict[str, str], recompute: str) -> Row:
+    sizes = _torchtitan_sizes(row)
+    decoder = Decoder(
+        name=row["model"],
+        num_layers=int(row["layers"]),
+        hidden=int(row["hidden"]),
+        num_heads=int(row["heads"]),
+        num_kv_heads=int(row["kv_heads"]),
+        head_width=128,
+        ffn=int(row["ffn"]),
+        vocab=int(row["vocab"]),
+        num_tokens=sizes["seq"] // sizes["cp"],
+        has_head_norms=row["model"].startswith("Qwen3"),
+    )
+    layout = Layout(
+        fsdp=sizes["dp_degree"] * sizes["cp"],
+        tp=sizes["tp"],
+        pp=sizes["pp"],
+        schedule=SCHEDULE[row["schedule"]],
+        stages_per_rank=sizes["vpp"],
+        reshard=sizes["pp"] == 1,
+        recompute=recompute,
+        compile=row["compile"] == "1",
+    )
+    software = msgspec.structs.replace(SOFTWARE["torchtitan"], loss=LOSSES[_torchtitan_loss(row)])
+    number = int(row["n_microbatches"])
+    work = Workload(micro_batch=sizes["mbs"], accumulation=number, regime=REGIME["fsdp"])
+    forecast = peak(decoder_profile(decoder, software), layout, work)
+    measured = float(row["peak_mem"]) * GIB
+    config = _torchtitan_config(row)
+    return Row(row["source_ref"][-12:], config, measured, forecast, forecast.reserved.num_bytes)
 
 
 def _llama(

@@ -189,13 +189,11 @@ class Load:
         Source: `_PipelineStageBase` of torch 2.9 to 2.13: `_prepare_forward_infra`, `_create_grad_recv_info`,
             `fwd_cache` and `output_chunks`.
         """
-        number, stages = self.workload.accumulation, self.layout.stages_per_rank
-        in_flight = self.held.num_in_flight
-        receiving = stages - (1 if self.held.head else 0)
-        sending = stages - (1 if self.held.tail else 0)
-        borders = receiving * max(0.0, number - in_flight) + sending * (number + in_flight)
-        results = self.results * (number - self.held.num_tails)
-        return self.sent / divisor("sp", self.layout) * borders + results
+        held, number = self.held, self.workload.accumulation
+        to_come = held.received_bytes * max(0.0, number - held.num_in_flight)
+        and_back = held.sent_bytes * (number + held.num_in_flight)
+        borders = self.workload.micro_batch * (to_come + and_back) / divisor("sp", self.layout)
+        return borders + self.results * (number - held.num_tails)
 
     @property
     def aside_bytes(self) -> float:

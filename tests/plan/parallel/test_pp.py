@@ -66,6 +66,22 @@ def test_interleaved_ranks_hold_several_pieces():
     assert [num_blocks(each) for each in held] == [5, 5]
 
 
+def test_what_passes_between_stages_is_the_input_of_the_block_behind_the_cut():
+    wide, narrow = (Part(name=str(size), count=2, input_bytes=size, is_block=True) for size in (9, 4))
+    model = Profile(name="narrowing", parts=(wide, narrow, HEAD))
+    held = held_by(model, Layout(pp=2), 4)
+    assert [(each.received_bytes, each.sent_bytes) for each in held] == [(0, 4), (4, 0)]
+    held = held_by(model, Layout(pp=2, stages_per_rank=2), 4)
+    assert [(each.received_bytes, each.sent_bytes) for each in held] == [(4, 9 + 4), (9 + 4, 4)]
+
+
+def test_unlike_blocks_are_looked_at_on_every_position():
+    parts = (*(Part(name=str(number), is_block=True) for number in range(8)), HEAD)
+    assert [each.rank for each in held_by(Profile(name="eight", parts=parts), Layout(pp=8), 4)] == list(
+        range(8)
+    )
+
+
 def test_more_stages_than_blocks_are_refused():
     with pytest.raises(FieldError, match=r"layout\.pp=12: makes more stages than the 10 blocks"):
         held_by(TEN, Layout(pp=12), 4)

@@ -22,6 +22,8 @@ class Held(NamedTuple):
         num_in_flight: micro-batches whose activations are held at once, counted in whole passes of all its stages.
         num_tails: micro-batches whose loss is held at once: one, where backward follows it at once.
         num_waiting: of those in flight, whose weight part is put off ("zero_bubble").
+        received_bytes: of one sample's inputs that come from other positions, over all its stages, undivided.
+        sent_bytes: of what its stages send on.
     """
 
     rank: int
@@ -31,6 +33,8 @@ class Held(NamedTuple):
     num_in_flight: float
     num_tails: int = 1
     num_waiting: int = 0
+    received_bytes: float = 0.0
+    sent_bytes: float = 0.0
 
 
 def even_borders(num_blocks: int, num_stages: int) -> tuple[int, ...]:
@@ -59,7 +63,7 @@ def even_borders(num_blocks: int, num_stages: int) -> tuple[int, ...]:
 def held_by(
     profile: Profile, layout: Layout, num_micro_batches: int, borders: Sequence[int] | None = None
 ) -> tuple[Held, ...]:
-    """What the positions of a pipeline hold; only those that can be the fullest where stages are even.
+    """What the positions of a pipeline hold; only those that can be the fullest where stages are even and alike.
 
     Activations in flight and blocks never become more from one position to the next, so between the first position
     and the last one the second holds most; where weight parts are put off, the last but one does.
@@ -76,28 +80,26 @@ def held_by(
     head, blocks, tail = split(profile)
     if layout.pp == 1:
         return (Held(0, head, blocks, tail, 1),)
-    stages_per_rank = layout.stages_per_rank
-    is_even = borders is None
+    stages_per_rank, last = layout.stages_per_rank, layout.num_stages - 1
+    are_alike = borders is None and len(blocks) == 1
     cuts = even_borders(profile.num_blocks, layout.num_stages) if borders is None else borders
     name = layout.schedule or ("interleaved" if stages_per_rank > 1 else "1f1b")
     size = Size(layout.pp, num_micro_batches, stages_per_rank)
-    ranks = sorted({0, 1, layout.pp - 2, layout.pp - 1}) if is_even else range(layout.pp)
     found = []
-    for rank in ranks:
-        mine: list[tuple[Part, int]] = []
-        for stage in range(rank, layout.num_stages, layout.pp):
-            mine += _slice(blocks, cuts[stage], cuts[stage + 1])
-        is_last = rank == layout.pp - 1
+    for rank in sorted({0, 1, layout.pp - 2, layout.pp - 1}) if are_alike else range(layout.pp):
+        stages = range(rank, layout.num_stages, layout.pp)
         pairs = PATTERNS[name].in_flight(rank, size)
         found.append(
             Held(
                 rank,
                 head if rank == 0 else (),
-                tuple(mine),
-                tail if is_last else (),
+                tuple(each for stage in stages for each in _slice(blocks, cuts[stage], cuts[stage + 1])),
+                tail if last in stages else (),
                 pairs / stages_per_rank,
                 num_micro_batches if name == "gpipe" else 1,
                 pairs - PATTERNS["1f1b"].in_flight(rank, size) if name == "zero_bubble" else 0,
+                sum(_input_bytes(blocks, cuts[stage]) for stage in stages if stage > 0),
+                sum(_input_bytes(blocks, cuts[stage + 1]) for stage in stages if stage < last),
             )
         )
     return tuple(found)
@@ -126,3 +128,8 @@ def _slice(blocks: tuple[tuple[Part, int], ...], begin: int, end: int) -> list[t
             found.append((part, count))
         position += count if part.is_block else 0
     return found
+
+
+def _input_bytes(blocks: tuple[tuple[Part, int], ...], cut: int) -> float:
+    """Of the block that comes after a cut."""
+    return next(part.input_bytes for part, _ in _slice(blocks, cut, cut + 1) if part.is_block)
