@@ -179,6 +179,11 @@ def test_a_tensor_plan_says_who_divides_what():
     assert {tensor.share for tensor in last.kept if tensor.name == "_log_softmax"} == {"loss"}
     whole = 2 * WIDTH + WIDTH + WIDTH  # the norm, and the biases of out and down
     assert block.num_tp_params == block.num_params - whole
+    rounded = {
+        tensor.name: tensor.share
+        for tensor in traced(model, tensor_plan=plan, precision="bf16").parts[1].kept
+    }
+    assert rounded["_to_copy of up"] == ""  # the input of a matrix whose columns are cut is whole
     cuts = [(product.has_weight, product.cut) for product in block.products]
     assert cuts == [(True, cut) for cut in ("columns",)] + [(False, "count")] * 2 + [
         (True, cut) for cut in ("inner", "columns", "inner")

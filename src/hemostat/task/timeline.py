@@ -24,6 +24,7 @@ _SHARES: Final = {
     "vocab_in": "sp",
     "vocab_out": "loss",
 }
+_MATRICES: Final = ("colwise", "rowwise", "vocab_out")
 _CUTS: Final = {"colwise": "columns", "vocab_out": "columns", "rowwise": "inner", "vocab_in": "inner"}
 
 
@@ -174,7 +175,7 @@ class Timeline(TorchDispatchMode):
         new = [
             tensor for tensor in made if _key(tensor) not in keys | self._live.keys() | self._readers.keys()
         ]
-        share = self._share(known)
+        share = self._share(func, known)
         for tensor in new:
             held = self._born(tensor, func)
             held.share = share
@@ -195,12 +196,15 @@ class Timeline(TorchDispatchMode):
         held = self._live.get(key)
         return key in self._readers or (held is not None and held.from_weights)
 
-    def _share(self, read: list[Held | None]) -> str:
+    def _share(self, func: Any, read: list[Held | None]) -> str:
         """Shared out by the module that makes it, or else as what it is made of is."""
-        if self.word:
+        is_around = self.word in _MATRICES and is_cheap(func)  # a copy of the matrix's input, or its bias
+        if self.word and not is_around:
             return _SHARES[self.word]
         shares = {held.share for held in read if held is not None}
-        return next((share for share in ("tp", "loss", "sp") if share in shares), "")
+        found = next((share for share in ("tp", "loss", "sp") if share in shares), "")
+        # a matrix whose columns are cut has all positions of its input
+        return "" if found == "sp" and self.word in ("colwise", "vocab_out") else found
 
     def _cut(self, product: Multiplied, read: list[Held | None]) -> str:
         if product.has_weight:
