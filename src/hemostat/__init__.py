@@ -9,8 +9,8 @@ if TYPE_CHECKING:
     from hemostat.recipe import Base as Base
     from hemostat.task import Task as Task
     from hemostat.train import Session as Session
-    from hemostat.train import prepare as prepare
     from hemostat.train import load as load
+    from hemostat.train import prepare as prepare
 
 __version__ = "0.1.0"
 _HOMES = {

@@ -31,12 +31,12 @@ class Wide(hemostat.Task):
 
 def test_auto_takes_copies_where_they_fit_and_shards_where_they_do_not(here):
     values = {"plan": {"cluster": "2xV100-16GB"}}
-    chosen, said = auto_layout("line.py:Wide", None, values)
-    assert chosen == {"train": {"layout": {"dp": 2}}, "micro_batch": 4}
-    assert said.startswith("layout auto: dp=2 on 2xV100-16GB, ")
-    chosen, _ = auto_layout("line.py:Wide", None, {**values, "width": 16_000, "micro_batch": 1})
-    assert chosen["train"]["layout"].get("fsdp") == 2 or chosen["train"]["layout"].get("pp") == 2
-    assert "micro_batch" not in chosen
+    chosen = auto_layout("line.py:Wide", None, values)
+    assert chosen.axes == {"dp": 2} and chosen.micro_batch == 4
+    assert chosen.sentence.startswith("layout auto: dp=2 on 2xV100-16GB, ")
+    assert chosen.forecast["cluster"] == "2xV100-16GB" and chosen.forecast["step_s"] > 0
+    wide = auto_layout("line.py:Wide", None, {**values, "width": 16_000})
+    assert wide.axes.get("fsdp") == 2 or wide.axes.get("pp") == 2
     with pytest.raises(FieldError, match="layout='auto': nothing fits on 2xV100-16GB"):
         auto_layout("line.py:Wide", None, {**values, "width": 160_000})
 

@@ -26,7 +26,8 @@ class Curve(hemostat.Task):
     eval_every_samples: int = 64
     def model(self):
         torch.manual_seed(1)
-        return torch.nn.Sequential(torch.nn.Linear(3, 8), torch.nn.Tanh(), torch.nn.Linear(8, 8), torch.nn.Linear(8, 1))
+        first, last = torch.nn.Linear(3, 8), torch.nn.Linear(8, 1)
+        return torch.nn.Sequential(first, torch.nn.Tanh(), torch.nn.Linear(8, 8), last)
     def train_data(self): return self._data(0, 64)
     def val_data(self): return self._data(1, 31)
     def test_data(self): return self._data(2, 29)

@@ -9,7 +9,11 @@ MAX_FILE_LINES = 400
 MAX_FUNCTION_LINES = 60
 MAX_PARAMETERS = 7
 MAX_OWN_FLAGS = 8
-SHARED_FLAGS = {"config", "set", "json", "plot", "lang", "why", "yes"}
+SHARED_FLAGS = {"config", "set", "json", "plot", "lang", "why", "yes"} | {
+    "global_batch",  # these three mean the same in recipe, train and plan
+    "layout",
+    "max_usd",
+}
 
 
 def long_files(files) -> Iterator[str]:

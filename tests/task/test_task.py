@@ -10,8 +10,7 @@ from torch import nn
 
 from hemostat.errors import TaskError
 from hemostat.task import Task
-from hemostat.task.task import hyper_parameters
-from hemostat.task.task import HOOKS
+from hemostat.task.task import HOOKS, hyper_parameters
 
 
 class Line(Task):

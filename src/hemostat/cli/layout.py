@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from hemostat.cli.planning import of_task, profile_of_model
 from hemostat.config import decode, merge
@@ -20,16 +20,29 @@ def read_layout(text: str) -> dict[str, Any]:
     return Layout.values(text)
 
 
-def auto_layout(task: str, nproc: int | None, values: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
+class AutoLayout(NamedTuple):
+    """The plan's choice for a run.
+
+    Attributes:
+        axes: its `[layout]` table.
+        micro_batch: samples of one pass.
+        forecast: what `hemostat runs audit` compares the run with.
+        sentence: for the person who starts it.
+    """
+
+    axes: dict[str, Any]
+    micro_batch: int
+    forecast: dict[str, Any]
+    sentence: str
+
+
+def auto_layout(task: str, nproc: int | None, values: Mapping[str, Any]) -> AutoLayout:
     """The plan's choice for a task on the devices of this machine, or on those that `plan.cluster` names.
 
     Args:
         task: "file.py:Class"; its model is traced.
         nproc: processes; None: one for each device.
         values: all settings.
-
-    Returns:
-        Settings to merge: the layout with its recomputation, and the micro-batch unless one was given; and a sentence.
 
     Raises:
         FieldError: no device that a plan knows, or nothing fits.
@@ -47,14 +60,17 @@ def auto_layout(task: str, nproc: int | None, values: Mapping[str, Any]) -> tupl
             f"Ask hemostat plan {task} --cluster {cluster} --why.",
         )
     axes = best.layout.changed
-    found: dict[str, Any] = {"train": {"layout": axes}}
-    if not {"micro_batch", "accumulation"} & set(values):
-        found["micro_batch"] = best.workload.micro_batch
-    said = (
-        f"layout auto: {','.join(f'{name}={_text(value)}' for name, value in axes.items())} on {cluster}, "
-        f"{best.memory.device}; see hemostat plan {task} --cluster {cluster}"
-    )
-    return found, said
+    said = ",".join(f"{name}={_text(value)}" for name, value in axes.items())
+    forecast = {
+        "cluster": cluster,
+        "layout": said,
+        "step_s": best.step.step_s,
+        "error": best.step.error,
+        "device_bytes": best.memory.device.num_bytes,
+        "usd": best.cost.usd if best.cost else None,
+    }
+    sentence = f"layout auto: {said} on {cluster}, {best.memory.device}; see hemostat plan {task} --cluster {cluster}"
+    return AutoLayout(axes, best.workload.micro_batch, forecast, sentence)
 
 
 def _text(value: Any) -> str:

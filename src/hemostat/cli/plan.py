@@ -8,7 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
-from hemostat.cli.planning import lengths, of_task, profile_of_model, sizes_of, task_values
+from hemostat.cli.audit import FILE, calibration_sentence
+from hemostat.cli.planning import lengths, of_task, profile_of_model, read_words, sizes_of, task_values
 from hemostat.cli.recipe import base_of_task
 from hemostat.config import merge, parse_overrides, read_toml, to_plain
 from hemostat.errors import FieldError
@@ -20,22 +21,22 @@ from hemostat.units import parse_usd
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
 
-@app.command()
+@app.command(context_settings={"ignore_unknown_options": True})
 def plan(
-    model: Annotated[
-        str, typer.Argument(help="task file and class, digits.py:Digits, or a Hugging Face config.json")
-    ] = "",
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="MODEL",
+            help="task.py:Task, a Hugging Face config.json, or sizes: --params 320M --layers 24 --hidden 1024 "
+            "(--vocab, --seq)",
+        ),
+    ] = None,
     cluster: Annotated[
         str, typer.Option(help="8xA100-40GB, 64xH100-80GB, or machines: 2x p4d.24xlarge")
     ] = "",
     global_batch: Annotated[str, typer.Option(help="samples behind one update, or tokens: 4Mtok")] = "",
-    tokens: Annotated[
-        str, typer.Option(help="length of the run in tokens (samples, without tokens): 1T")
-    ] = "",
+    tokens: Annotated[str, typer.Option(help="length of the run in tokens (or samples): 1T")] = "",
     layout: Annotated[str, typer.Option(help='one that you want: "fsdp=8"; else the best is searched')] = "",
-    params: Annotated[str, typer.Option(help="size of a decoder that has no file: 320M")] = "",
-    layers: Annotated[int | None, typer.Option(help="its blocks")] = None,
-    hidden: Annotated[int | None, typer.Option(help="its width")] = None,
     max_usd: Annotated[str, typer.Option(help="leave out what costs more: 5000")] = "",
     max_days: Annotated[float | None, typer.Option(help="leave out what takes longer")] = None,
     fit: Annotated[bool, typer.Option("--fit", help="how large a batch, sample and model fit here?")] = False,
@@ -44,7 +45,9 @@ def plan(
     output: Annotated[
         Path | None, typer.Option(help="folder for torchrun.sh, accelerate.yaml, deepspeed.json")
     ] = None,
-    config: Annotated[Path | None, typer.Option(help="TOML file; [plan] in it is for this command")] = None,
+    config: Annotated[
+        Path | None, typer.Option(help="TOML file; its section plan is for this command")
+    ] = None,
     set_: Annotated[
         list[str] | None, typer.Option("--set", help="plan.spot=true, plan.micro_batch=8")
     ] = None,
@@ -57,37 +60,53 @@ def plan(
     Example: hemostat plan --params 320M --layers 24 --hidden 1024 --cluster 8xA100-40GB --tokens 6B
     """
     values = merge(read_toml(config) if config else {}, parse_overrides(set_ or []))
+    typed = {"layout": layout, "max_usd": max_usd, "max_days": max_days}
+    values["plan"] = {**values.get("plan", {}), **_section(typed)}
+    cluster = cluster or values["plan"].pop("cluster", "")
     if not cluster:
         raise FieldError("cluster", "", "is missing", 'Write it like --cluster "8xA100-40GB".')
-    asked = {"params": params, "layers": layers, "hidden": hidden}
-    numbers = {name: value for name, value in asked.items() if value not in ("", None)}
-    section = dict(values.get("plan", {}))
-    if layout:
-        section["layout"] = Layout.values(layout)
-    if max_usd:
-        section["max_usd"] = parse_usd(max_usd, "max_usd")
-    if max_days is not None:
-        section["max_days"] = max_days
-    sizes = sizes_of(model, numbers, section)
-    profile = profile_of_model(model, sizes, merge(values, {"plan": section}))
-    made = Plan.make(
-        profile, cluster, {**of_task(model, values), **section, **lengths(profile, global_batch, tokens)}
-    )
-    if output is not None:
-        script = model.partition(":")[0] or "train.py"
-        for path in write_plan_files(made, output, script):
-            typer.echo(f"wrote {path}", err=True)
-    if plot is not None:
-        typer.echo(f"wrote {draw_plan(made, plot)}", err=True)
+    model, numbers = read_words(words or [])
+    sizes = sizes_of(model, numbers, values["plan"])
+    profile = profile_of_model(model, sizes, values)
+    section = {**of_task(model, values), **values["plan"], **lengths(profile, global_batch, tokens)}
+    made = Plan.make(profile, cluster, section)
+    _write(made, model, output, plot)
+    about = "fit" if fit else "ask" if ask else "explain" if explain else "why" if why else ""
     if as_json:
         print(json.dumps(to_plain(made), indent=2))
     else:
-        about = "fit" if fit else "ask" if ask else "explain" if explain else "why" if why else ""
         print(plan_text(made.with_largest(sizes) if fit else made, about))
-        if about in ("", "why"):
-            print("\n".join(_command(made, model, values)))
+    if about in ("", "why") and not as_json:
+        print("\n".join([*_checked(), *_command(made, model, values)]))
     if made.best is None:
         raise typer.Exit(code=1)
+
+
+def _section(typed: dict[str, Any]) -> dict[str, Any]:
+    """What was typed of `[plan]`."""
+    found: dict[str, Any] = {}
+    if typed["layout"]:
+        found["layout"] = Layout.values(typed["layout"])
+    if typed["max_usd"]:
+        found["max_usd"] = parse_usd(typed["max_usd"], "max_usd")
+    if typed["max_days"] is not None:
+        found["max_days"] = typed["max_days"]
+    return found
+
+
+def _write(made: Plan, model: str, output: Path | None, plot: Path | None) -> None:
+    written = []
+    if output is not None:
+        written += write_plan_files(made, output, model.partition(":")[0] or "train.py")
+    if plot is not None:
+        written.append(draw_plan(made, plot))
+    for path in written:
+        typer.echo(f"wrote {path}", err=True)  # stdout may be JSON
+
+
+def _checked() -> list[str]:
+    said = calibration_sentence(Path(".hemostat") / FILE)
+    return [f"checked  {said}"] if said else []
 
 
 def _command(made: Plan, model: str, values: dict[str, Any]) -> list[str]:

@@ -3,41 +3,81 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from hemostat.cli.recipe import base_of_task
-from hemostat.errors import FieldError
+from hemostat.errors import FieldError, UnknownNameError
 from hemostat.plan import Plan, Profile
 from hemostat.recipe import Devices, convert
 from hemostat.units import parse_count
 
+# what is typed -> what `Plan.profile_of_numbers` calls it
+_SIZES: Final = {
+    "params": "num_params",
+    "layers": "num_layers",
+    "hidden": "hidden",
+    "vocab": "vocab",
+    "seq": "num_tokens",
+}
+_FLAGS: Final = (
+    "--cluster",
+    "--global-batch",
+    "--tokens",
+    "--layout",
+    "--max-usd",
+    "--max-days",
+    "--fit",
+    "--ask",
+    "--explain",
+)
 _OF_OTHERS = frozenset({"plan", "train", "launch", *Devices.__struct_fields__})
 
 
-def sizes_of(model: str, numbers: Mapping[str, Any], section: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The sizes of a decoder from a config.json or from the flags; None for a task, which is traced.
+def read_words(words: Sequence[str]) -> tuple[str, dict[str, int]]:
+    """(model, sizes) of what was typed beside the flags: a model's file, or sizes like `--params 320M`.
+
+    Raises:
+        UnknownNameError: an option that is neither a flag nor a size.
+        FieldError: a size without a number, or two models.
+
+    Examples:
+        >>> read_words(["--params", "320M", "--layers=24"])
+        ('', {'num_params': 320000000, 'num_layers': 24})
+    """
+    model, sizes = "", {}
+    rest = iter(words)
+    for word in rest:
+        if not word.startswith("--"):
+            if model:
+                raise FieldError("model", word, f"{model} was named already", "Plan one model at a time.")
+            model = word
+            continue
+        name, equals, value = word.removeprefix("--").partition("=")
+        if name not in _SIZES:
+            raise UnknownNameError(
+                "option", word.partition("=")[0], [*(f"--{each}" for each in _SIZES), *_FLAGS]
+            )
+        sizes[_SIZES[name]] = parse_count(value if equals else next(rest, ""), name)
+    return model, sizes
+
+
+def sizes_of(model: str, numbers: Mapping[str, int], section: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The sizes of a decoder from a config.json or from what was typed; None for a task, which is traced.
 
     Raises:
         FieldError: neither, both, or a file that cannot be read.
     """
     if numbers and model:
-        raise FieldError(
-            "params", next(iter(numbers.values())), "describe a model that has no file", "Leave one out."
-        )
+        raise FieldError("model", model, "has its own sizes", "Leave the file or the sizes out.")
     if not numbers and not model:
         raise FieldError(
             "model", "", "is missing", "Give task.py:Task, a config.json, or --params --layers --hidden."
         )
     if numbers:
-        sizes = {
-            "num_params": parse_count(numbers["params"], "params") if "params" in numbers else None,
-            "num_layers": numbers.get("layers"),
-            "hidden": numbers.get("hidden"),
-            "num_tokens": section.get("sample_tokens"),
-        }
-        return {name: value for name, value in sizes.items() if value is not None}
+        tokens = section.get("sample_tokens")
+        return {**numbers, "num_tokens": tokens} if tokens else dict(numbers)
     return _read_json(Path(model)) if model.endswith(".json") else None
 
 

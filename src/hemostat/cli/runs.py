@@ -15,7 +15,7 @@ from hemostat.track import RunRecord, list_runs, load_run
 from hemostat.units import format_count, format_number, format_plus_minus, format_seconds, format_usd
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-_ACTIONS = ("list", "show", "compare", "budget")
+_ACTIONS = ("list", "show", "compare", "budget", "audit")
 _SHOWN = 10
 _EVALUATIONS = 2
 _LINES = 12
@@ -23,7 +23,7 @@ _LINES = 12
 
 @app.command()
 def runs(
-    action: Annotated[str, typer.Argument(help="list, show, compare, or budget")] = "list",
+    action: Annotated[str, typer.Argument(help="list, show, compare, budget, or audit")] = "list",
     names: Annotated[
         list[str] | None,
         typer.Argument(
@@ -69,8 +69,13 @@ def runs(
         _compare([load_run(root, name) for name in names], root, {"json": json, "plot": plot, "why": why})
         return
     if len(names) > 1:
-        raise UsageError(f"show takes one run. Write `hemostat runs compare {' '.join(names)}`.")
+        raise UsageError(f"{action} takes one run. Write `hemostat runs compare {' '.join(names)}`.")
     record = load_run(root, names[0] if names else "last")
+    if action == "audit":
+        from hemostat.cli.audit import audit_lines
+
+        print("\n".join(audit_lines(record)))
+        return
     if samples:
         print(_samples(record, _EVALUATIONS if num is None else num, json))
         return

@@ -67,19 +67,7 @@ def train(
     engine = {name: value for name, value in flags.items() if value is not None}
     values = merge(read_toml(config) if config else {}, parse_overrides(set_ or []))
     values = merge(values, {"train": engine} if engine else {})
-    axes = None if layout in (None, "auto") else read_layout(layout)
-    if layout == "auto":
-        if resume is not None or _is_rank():
-            raise FieldError(
-                "layout",
-                "auto",
-                "is chosen before a run starts",
-                "Name the axes, or leave it out to keep the run's.",
-            )
-        chosen, said = auto_layout(_named(task), nproc, values)
-        axes = chosen["train"]["layout"]
-        values = merge(values, {name: value for name, value in chosen.items() if name != "train"})
-        print(f"note: {said}", file=sys.stderr)
+    axes, forecast = _axes(layout, None if resume else task, nproc, values)
     values = with_layout({name: value for name, value in values.items() if name != "plan"}, axes)
     show = {"json": json, "plot": plot, "why": why}
     if _is_rank():
@@ -88,7 +76,7 @@ def train(
         project = allowed(values, runs)
         job = _job(runs / new_run_id(), task, nproc, values, max_restarts)
         header = {"command": ["hemostat", *sys.argv[1:]], "kind": "train", "num_ranks": job.num_ranks}
-        create_run(runs, job.run_id, header)
+        create_run(runs, job.run_id, {**header, **forecast})
     else:
         record = load_run(runs, resume)
         _end_if_done(record)
@@ -99,6 +87,28 @@ def train(
             nproc = processes_of(axes) if axes else given.num_ranks
         job = _job(record.path, _same_task(task, given.task), nproc, values, max_restarts)
     raise typer.Exit(_run(job, project, show, is_new=resume is None))
+
+
+def _axes(
+    layout: str | None, task: str | None, nproc: int | None, values: dict[str, Any]
+) -> tuple[dict[str, Any] | None, dict[str, Any]]:
+    """The `[layout]` table that was asked for, and the plan's forecast of it; auto sets the micro-batch too."""
+    if layout is None:
+        return None, {}
+    if layout != "auto":
+        return read_layout(layout), {}
+    if task is None or _is_rank():
+        raise FieldError(
+            "layout",
+            "auto",
+            "is chosen before a run starts, from its task",
+            "Name the axes, or leave it out to keep the run's.",
+        )
+    chosen = auto_layout(task, nproc, values)
+    if not {"micro_batch", "accumulation"} & set(values):
+        values["micro_batch"] = chosen.micro_batch
+    print(f"note: {chosen.sentence}", file=sys.stderr)
+    return chosen.axes, {"forecast": chosen.forecast}
 
 
 def _is_rank() -> bool:

@@ -1,0 +1,63 @@
+"""What is typed beside the flags, and what a task says of its batch and length."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from hemostat.cli.planning import lengths, of_task, profile_of_model, read_words, sizes_of, task_values
+from hemostat.errors import FieldError, UnknownNameError
+
+TASK = """
+import torch, hemostat
+from torch.utils.data import TensorDataset
+
+class Line(hemostat.Task):
+    optimizer: str = "sgd"
+    lr: float = 0.1
+    tuned_batch: int = 8
+    epochs: float = 2
+    def model(self): return torch.nn.Linear(3, 1)
+    def train_data(self): return TensorDataset(torch.zeros(64, 3), torch.zeros(64, 1))
+    def loss(self, output, target): return (output - target).square().sum(), len(target)
+"""
+
+
+def test_words():
+    assert read_words(["a.py:B"]) == ("a.py:B", {})
+    assert read_words(["--params=320M", "--seq", "2k"]) == (
+        "",
+        {"num_params": 320_000_000, "num_tokens": 2000},
+    )
+    with pytest.raises(UnknownNameError, match="--layers"):
+        read_words(["--layer", "3"])
+    with pytest.raises(FieldError, match="layers=''"):
+        read_words(["--layers"])
+
+
+def test_sizes_come_from_one_place(tmp_path):
+    assert sizes_of("a.py:B", {}, {}) is None
+    assert sizes_of("", {"hidden": 64}, {"sample_tokens": 128}) == {"hidden": 64, "num_tokens": 128}
+    (tmp_path / "c.json").write_text(json.dumps({"model_type": "llama"}))
+    assert sizes_of(str(tmp_path / "c.json"), {}, {}) == {"model_type": "llama"}
+    (tmp_path / "list.json").write_text("[1]")
+    with pytest.raises(FieldError, match="is no table of names"):
+        sizes_of(str(tmp_path / "list.json"), {}, {})
+    (tmp_path / "torn.json").write_text("{")
+    with pytest.raises(FieldError, match="is not JSON"):
+        sizes_of(str(tmp_path / "torn.json"), {}, {})
+
+
+def test_a_task_says_its_batch_its_length_and_its_optimizer(here):
+    assert of_task("line.py:Line", {}) == {"global_batch": 8, "optimizer": "sgd", "num_samples": 128}
+    assert of_task("line.py:Line", {"global_batch": 16, "epochs": 1})["num_samples"] == 64
+    assert of_task("model.json", {}) == of_task("", {}) == {}
+    assert task_values({"lr": 1.0, "plan": {}, "train": {}, "global_batch": 3}) == {"lr": 1.0}
+    assert profile_of_model("line.py:Line", None, {}).num_params == 4
+
+
+def test_a_batch_in_tokens_is_one_in_samples(here):
+    profile = profile_of_model("", {"num_layers": 2, "hidden": 64, "num_tokens": 512}, {})
+    assert lengths(profile, "1024tok", "") == {"global_batch": 2}
+    assert lengths(profile, "16", "1M") == {"global_batch": 16, "num_tokens": 1e6}
