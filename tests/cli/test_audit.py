@@ -20,9 +20,19 @@ def root(tmp_path, monkeypatch):
     return tmp_path / ".hemostat" / "runs"
 
 
-def planned(root, name: str, train_s: float, forecast=FORECAST, steps: int = 10) -> None:
+def planned(root, name: str, step_s: float, forecast=FORECAST, steps: int = 5) -> None:
     path = create_run(root, name, {"kind": "train", **({"forecast": forecast} if forecast else {})})
-    update_run(path, summary={"steps": steps, "train_s": train_s, "usd": 50.0})
+    update_run(path, summary={"usd": 50.0})
+    lines = [
+        {
+            "step": step,
+            "samples": 8 * step,
+            "values": {"loss": 1.0},
+            "time": 1000 + step_s * step + 9 * (step > 0),
+        }
+        for step in range(steps)  # the first step makes buffers
+    ]
+    (path / "metrics.0.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
 
 
 def said(capsys, *words: str) -> tuple[int, str, str]:
@@ -33,7 +43,7 @@ def said(capsys, *words: str) -> tuple[int, str, str]:
 
 
 def test_forecast_and_fact_stand_side_by_side(root, capsys):
-    planned(root, "one", 22.0)
+    planned(root, "one", 2.2)
     status, out, _ = said(capsys, "one")
     assert status == 0
     assert "step     forecast 2.0 s (1.7 s to 2.3 s), fact 2.2 s: +10%, inside the error bar" in out
@@ -42,8 +52,8 @@ def test_forecast_and_fact_stand_side_by_side(root, capsys):
 
 
 def test_a_second_audit_of_a_run_takes_the_place_of_the_first(root, capsys):
-    planned(root, "one", 22.0)
-    planned(root, "two", 30.0)
+    planned(root, "one", 2.2)
+    planned(root, "two", 3.0)
     for name in ("one", "two", "one"):
         assert said(capsys, name)[0] == 0
     file = root.parent / FILE
@@ -54,7 +64,7 @@ def test_a_second_audit_of_a_run_takes_the_place_of_the_first(root, capsys):
 
 
 def test_later_plans_show_the_record(root, capsys):
-    planned(root, "one", 22.0)
+    planned(root, "one", 2.2)
     said(capsys, "one")
     capsys.readouterr()
     assert command(["plan", "--params", "320M", "--cluster", "8xA100-40GB"]) == 0
@@ -62,14 +72,14 @@ def test_later_plans_show_the_record(root, capsys):
 
 
 def test_a_run_without_a_forecast_or_a_step(root, capsys):
-    planned(root, "one", 22.0, forecast=None)
+    planned(root, "one", 2.2, forecast=None)
     assert said(capsys, "one")[0] == 2 and "has no forecast" in said(capsys, "one")[2]
-    planned(root, "two", 0.0, steps=0)
-    assert "took no step" in said(capsys, "two")[2]
+    planned(root, "two", 0.0, steps=2)
+    assert "fewer than three steps" in said(capsys, "two")[2]
 
 
 def test_a_record_that_is_none(root, capsys):
-    planned(root, "one", 22.0)
+    planned(root, "one", 2.2)
     (root.parent / FILE).write_text(json.dumps({"run": 3}) + "\n")
     with pytest.raises(RecordError, match="cannot be read"):
         read_audits(root.parent / FILE)

@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
-from hemostat.cli.planning import lengths, of_task, profile_of_model, read_words, sizes_of, task_values
-from hemostat.errors import FieldError, UnknownNameError
+from hemostat.cli.planning import (
+    lengths,
+    measured,
+    of_task,
+    profile_of_model,
+    read_words,
+    sizes_of,
+    task_values,
+)
+from hemostat.errors import FieldError, UnknownNameError, UsageError
+from hemostat.track import create_run
 
 TASK = """
 import torch, hemostat
@@ -61,3 +71,25 @@ def test_a_batch_in_tokens_is_one_in_samples(here):
     profile = profile_of_model("", {"num_layers": 2, "hidden": 64, "num_tokens": 512}, {})
     assert lengths(profile, "1024tok", "") == {"global_batch": 2}
     assert lengths(profile, "16", "1M") == {"global_batch": 16, "num_tokens": 1e6}
+
+
+def recorded(name: str, hardware: dict, steps: int = 12) -> None:
+    header = {"hardware": hardware, "batch": {"micro_batch": 4, "accumulation": 2}}
+    path = create_run(Path(".hemostat/runs"), name, header)
+    lines = [
+        {"step": n, "samples": 8 * n, "values": {"loss": 1.0}, "time": 10.0 + 0.5 * n} for n in range(steps)
+    ]
+    (path / "metrics.0.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+def test_a_run_on_one_device_calibrates(here):
+    one = {"num_ranks": 1, "name": "NVIDIA A100-SXM4-40GB"}
+    recorded("good", one)
+    assert measured("good") == {"measured": {"step_s": 0.5, "micro_batch": 4, "accumulation": 2}}
+    assert measured("") == {}
+    recorded("many", {**one, "num_ranks": 2})
+    recorded("slow", {"num_ranks": 1, "name": "cpu"})
+    recorded("short", one, steps=2)
+    for name, said in (("many", "used 2 x NVIDIA"), ("slow", "used 1 x cpu"), ("short", "fewer than three")):
+        with pytest.raises(UsageError, match=said):
+            measured(name)

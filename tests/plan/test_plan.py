@@ -67,3 +67,14 @@ def test_a_model_for_which_nothing_fits_says_what_is_closest():
 def test_a_config_of_an_unknown_family_lists_the_known_ones():
     with pytest.raises(UnknownNameError, match="llama"):
         Plan.profile_of_config({"model_type": "lama"})
+
+
+def test_a_measured_step_moves_the_forecast_to_it(story_profile):
+    values = {**LENGTH, "global_batch": 8, "layout": {"dp": 1}, "micro_batch": 8}
+    plain = Plan.make(story_profile, "1xA100-40GB", values)
+    twice_s = 2 * plain.wanted.step.step_s
+    slower = Plan.make(
+        story_profile, "1xA100-40GB", {**values, "measured": {"step_s": twice_s, "micro_batch": 8}}
+    )
+    assert slower.wanted.step.step_s == pytest.approx(twice_s, rel=0.02)
+    assert slower.wanted.memory == plain.wanted.memory

@@ -8,7 +8,13 @@ import time
 import pytest
 
 from hemostat.track import Recorder
-from hemostat.track.attempts import LAUNCHED, read_attempts, seconds_after, since_launch
+from hemostat.track.attempts import (
+    LAUNCHED,
+    median_step_s,
+    read_attempts,
+    seconds_after,
+    since_launch,
+)
 
 
 def line(samples, moment, name="loss"):
@@ -118,3 +124,17 @@ def test_the_launch_says_since_when_an_attempt_is_paid_for(monkeypatch):
     assert since_launch() == 0.0
     monkeypatch.setenv(LAUNCHED, str(time.monotonic() - 50))
     assert since_launch() == pytest.approx(50, abs=5)
+
+
+def test_the_median_step_leaves_out_the_first_one_and_what_lies_between_attempts(tmp_path):
+    write(
+        tmp_path,
+        began(900.0),
+        *(line(10 * step, 1000.0 + 5 * (step > 0) + step) for step in range(4)),
+        began(9000.0),
+        *(line(10 * step, 9100.0 + 2 * step) for step in range(4, 7)),
+    )
+    assert median_step_s(tmp_path) == 1.0  # 1, 1 of the first attempt and 2 of the second
+    (tmp_path / "two").mkdir()
+    write(tmp_path / "two", began(900.0), line(10, 1000.0), line(20, 1001.0))
+    assert median_step_s(tmp_path / "two") is None

@@ -23,7 +23,7 @@ class Audit(msgspec.Struct, frozen=True, kw_only=True):
         run: its id.
         cluster: that the forecast was for.
         forecast_step_s: seconds of an optimizer step.
-        step_s: what it was, the mean over the run.
+        step_s: what it was, in the median.
         time: of the audit, seconds since 1970.
     """
 
@@ -54,14 +54,14 @@ def audit_lines(record: RunRecord) -> list[str]:
         raise UsageError(
             f"run {record.id} has no forecast. A plan makes one: hemostat train TASK --layout auto."
         )
-    steps, train_s = summary.get("steps") or 0, summary.get("train_s") or 0.0
-    if not steps or not train_s:
-        raise UsageError(f"run {record.id} took no step, so there is nothing to set beside its forecast.")
+    step_s = record.step_s
+    if step_s is None:
+        raise UsageError(f"run {record.id} took fewer than three steps: nothing to set beside its forecast.")
     found = Audit(
         run=record.id,
         cluster=str(forecast["cluster"]),
         forecast_step_s=float(forecast["step_s"]),
-        step_s=train_s / steps,
+        step_s=step_s,
         time=time.time(),
     )
     file = record.path.parent.parent / FILE

@@ -9,7 +9,15 @@ from typing import Annotated, Any
 import typer
 
 from hemostat.cli.audit import FILE, calibration_sentence
-from hemostat.cli.planning import lengths, of_task, profile_of_model, read_words, sizes_of, task_values
+from hemostat.cli.planning import (
+    lengths,
+    measured,
+    of_task,
+    profile_of_model,
+    read_words,
+    sizes_of,
+    task_values,
+)
 from hemostat.cli.recipe import base_of_task
 from hemostat.config import merge, parse_overrides, read_toml, to_plain
 from hemostat.errors import FieldError
@@ -39,6 +47,9 @@ def plan(
     layout: Annotated[str, typer.Option(help='one that you want: "fsdp=8"; else the best is searched')] = "",
     max_usd: Annotated[str, typer.Option(help="leave out what costs more: 5000")] = "",
     max_days: Annotated[float | None, typer.Option(help="leave out what takes longer")] = None,
+    calibrate: Annotated[
+        str, typer.Option(help="a run of this model on one such device; times are refitted to its steps")
+    ] = "",
     fit: Annotated[bool, typer.Option("--fit", help="how large a batch, sample and model fit here?")] = False,
     ask: Annotated[bool, typer.Option("--ask", help="the page with which a team asks for the money")] = False,
     explain: Annotated[bool, typer.Option("--explain", help="the plan in plain words")] = False,
@@ -51,7 +62,7 @@ def plan(
     set_: Annotated[
         list[str] | None, typer.Option("--set", help="plan.spot=true, plan.micro_batch=8")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="everything as JSON")] = False,
+    json_: Annotated[bool, typer.Option("--json", help="everything as JSON")] = False,
     plot: Annotated[Path | None, typer.Option(help="draw memory over time and per device (PNG)")] = None,
     why: Annotated[bool, typer.Option("--why", help="all layouts, terms and assumptions")] = False,
 ) -> None:
@@ -60,24 +71,23 @@ def plan(
     Example: hemostat plan --params 320M --layers 24 --hidden 1024 --cluster 8xA100-40GB --tokens 6B
     """
     values = merge(read_toml(config) if config else {}, parse_overrides(set_ or []))
-    typed = {"layout": layout, "max_usd": max_usd, "max_days": max_days}
-    values["plan"] = {**values.get("plan", {}), **_section(typed)}
+    typed = _section({"layout": layout, "max_usd": max_usd, "max_days": max_days})
+    values["plan"] = {**values.get("plan", {}), **typed, **measured(calibrate)}
     cluster = cluster or values["plan"].pop("cluster", "")
     if not cluster:
         raise FieldError("cluster", "", "is missing", 'Write it like --cluster "8xA100-40GB".')
     model, numbers = read_words(words or [])
     sizes = sizes_of(model, numbers, values["plan"])
     profile = profile_of_model(model, sizes, values)
-    section = {**of_task(model, values), **values["plan"], **lengths(profile, global_batch, tokens)}
-    made = Plan.make(profile, cluster, section)
+    told = {**of_task(model, values), **values["plan"], **lengths(profile, global_batch, tokens)}
+    made = Plan.make(profile, cluster, told)
     _write(made, model, output, plot)
     about = "fit" if fit else "ask" if ask else "explain" if explain else "why" if why else ""
-    if as_json:
+    if json_:
         print(json.dumps(to_plain(made), indent=2))
     else:
-        print(plan_text(made.with_largest(sizes) if fit else made, about))
-    if about in ("", "why") and not as_json:
-        print("\n".join([*_checked(), *_command(made, model, values)]))
+        more = [*_checked(), *_command(made, model, values)] if about in ("", "why") else []
+        print("\n".join([plan_text(made.with_largest(sizes) if fit else made, about), *more]))
     if made.best is None:
         raise typer.Exit(code=1)
 

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from hemostat.cli.recipe import base_of_task
-from hemostat.errors import FieldError, UnknownNameError
+from hemostat.errors import FieldError, UnknownNameError, UsageError
 from hemostat.plan import Plan, Profile
 from hemostat.recipe import Devices, convert
+from hemostat.track import load_run
 from hemostat.units import parse_count
 
 # what is typed -> what `Plan.profile_of_numbers` calls it
@@ -110,6 +111,32 @@ def profile_of_model(model: str, sizes: Mapping[str, Any] | None, values: Mappin
     if "model_type" in sizes or model:
         return Plan.profile_of_config(sizes, section.get("sample_tokens"))
     return Plan.profile_of_numbers(sizes)
+
+
+def measured(name: str) -> dict[str, Any]:
+    """`[plan.measured]` from a run on one device; nothing where none is named.
+
+    Raises:
+        UsageError: a run of several processes, of a CPU, or of fewer than three steps.
+    """
+    if not name:
+        return {}
+    record = load_run(Path(".hemostat") / "runs", name)
+    batch, hardware = record.header.get("batch", {}), record.header.get("hardware", {})
+    if hardware.get("num_ranks") != 1 or hardware.get("name") in ("cpu", None):
+        raise UsageError(
+            f"run {record.id} used {hardware.get('num_ranks')} x {hardware.get('name')}. Calibrate with a run of ten "
+            "steps or more on one accelerator: hemostat train TASK --nproc 1 --set steps=20."
+        )
+    if record.step_s is None:
+        raise UsageError(f"run {record.id} took fewer than three steps. Let it take ten or more.")
+    return {
+        "measured": {
+            "step_s": record.step_s,
+            "micro_batch": batch["micro_batch"],
+            "accumulation": batch["accumulation"],
+        }
+    }
 
 
 def task_values(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -9,7 +9,10 @@ import msgspec
 
 from hemostat.config import Config, decode
 from hemostat.errors import FieldError
+from hemostat.plan.calibrate import Measured, calibrate
+from hemostat.plan.candidates import regime_of
 from hemostat.plan.changes import Change, changes
+from hemostat.plan.compute import Terms
 from hemostat.plan.cost import better_machine, cluster_price
 from hemostat.plan.families import decoder_from_numbers, decoder_of, decoder_profile
 from hemostat.plan.hardware import Cluster
@@ -18,12 +21,27 @@ from hemostat.plan.layout import Layout
 from hemostat.plan.prices import Price
 from hemostat.plan.profile import Profile
 from hemostat.plan.search import Choice, Found, Goal, choice_of, search
+from hemostat.plan.workload import Workload
 from hemostat.units import format_usd
 
 TOKENS_PER_STEP: Final = (
     1_000_000  # where nobody said a batch: 0.5 to 4 million tokens are usual for language models
 )
 SAMPLES_PER_DEVICE: Final = 32
+
+
+class MeasuredStep(Config, frozen=True, kw_only=True):
+    """A step of this model on one device of the cluster's kind; `[plan.measured]`, or `--calibrate RUN`.
+
+    Attributes:
+        step_s: median seconds of an optimizer step, without the first ones.
+        micro_batch: samples of a pass.
+        accumulation: passes of a step.
+    """
+
+    step_s: float
+    micro_batch: int
+    accumulation: int = 1
 
 
 class PlanSettings(Config, frozen=True, kw_only=True):
@@ -43,6 +61,7 @@ class PlanSettings(Config, frozen=True, kw_only=True):
         max_usd: of the whole run; what costs more is left out.
         max_days: of the whole run.
         critical_batch: measured by a run; beyond it more devices buy little.
+        measured: a step that was taken; the terms of time are refitted to it.
     """
 
     global_batch: int | None = None
@@ -58,6 +77,7 @@ class PlanSettings(Config, frozen=True, kw_only=True):
     max_usd: float | None = None
     max_days: float | None = None
     critical_batch: float | None = None
+    measured: MeasuredStep | None = None
 
 
 class Plan(Config, frozen=True, kw_only=True):
@@ -113,6 +133,7 @@ class Plan(Config, frozen=True, kw_only=True):
             optimizer=settings.optimizer,
             precision=settings.precision,
             price=price,
+            terms=_terms(profile, cluster, settings),
         )
         found = _within(search(profile, cluster, goal), settings)
         wanted = None if settings.layout is None else _wanted(profile, cluster, goal, settings)
@@ -186,6 +207,17 @@ def _price(cluster: Cluster, settings: PlanSettings) -> tuple[Price | None, list
     if cluster.instance and settings.usd_per_hour is None:
         notes = [sentence for sentence in [better_machine(cluster.instance, spot=settings.spot)] if sentence]
     return price, notes
+
+
+def _terms(profile: Profile, cluster: Cluster, settings: PlanSettings) -> Terms | None:
+    """Refitted to a step on one device, where one was measured."""
+    step = settings.measured
+    if step is None:
+        return None
+    one = msgspec.structs.replace(cluster, num_devices=1, per_node=1)
+    regime = regime_of(Layout(dp=1), settings.optimizer, settings.precision, step.accumulation)
+    work = Workload(micro_batch=step.micro_batch, accumulation=step.accumulation, regime=regime)
+    return calibrate([Measured(profile, Layout(dp=1), work, one, step.step_s)])
 
 
 def _length(profile: Profile, settings: PlanSettings) -> float | None:

@@ -8,6 +8,7 @@ from typing import Final
 
 from hemostat.config import Config
 from hemostat.plan.candidates import layouts, recomputations, regime_of, workloads
+from hemostat.plan.compute import Terms
 from hemostat.plan.cost import Cost, run_cost
 from hemostat.plan.duration import Duration, duration
 from hemostat.plan.hardware import Cluster
@@ -29,6 +30,7 @@ class Goal(Config, frozen=True, kw_only=True):
         optimizer: whose moments are kept.
         precision: of the products: "bf16", "fp16" or "fp32".
         price: of one machine and hour; None where there is none.
+        terms: of the time, refitted; None: those of the published measurements.
     """
 
     global_batch: int
@@ -36,6 +38,7 @@ class Goal(Config, frozen=True, kw_only=True):
     optimizer: str = "adamw"
     precision: str = "bf16"
     price: Price | None = None
+    terms: Terms | None = None
 
 
 class Choice(Config, frozen=True, kw_only=True):
@@ -152,7 +155,7 @@ def choice_of(profile: Profile, cluster: Cluster, goal: Goal, wanted: tuple[Layo
 
 
 def _priced(tried: Rejected, profile: Profile, cluster: Cluster, goal: Goal) -> Choice:
-    step = duration(profile, tried.layout, tried.workload, cluster)
+    step = duration(profile, tried.layout, tried.workload, cluster, goal.terms)
     cost = None
     if goal.num_tokens is not None and goal.price is not None:
         cost = run_cost(step, cluster, goal.price, num_tokens=goal.num_tokens)

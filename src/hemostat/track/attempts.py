@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import statistics
 import time
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
@@ -110,6 +112,19 @@ def seconds_after(run_dir: Path, samples: int | None) -> float:
             later = attempts[index + 1 :]
             return max(0.0, attempt.last - at) + sum(other.last - other.start for other in later)
     return 0.0
+
+
+def median_step_s(run_dir: Path) -> float | None:
+    """Median seconds from one recorded step to the next, within attempts; None for fewer than three steps.
+
+    The first step of an attempt is left out, since it makes buffers; pauses for an evaluation or a checkpoint are
+    outliers that a median does not see.
+    """
+    gaps = []
+    for attempt in read_attempts(run_dir):
+        times = [line.time for line in attempt.lines if "loss" in line.values]
+        gaps += [later - before for before, later in pairwise(times)][1:]
+    return statistics.median(gaps) if gaps else None
 
 
 def since_launch() -> float:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from hemostat.errors import RecordError
-from hemostat.track.attempts import seconds_after
+from hemostat.track.attempts import median_step_s, seconds_after
 from hemostat.track.beats import Beat, Lookout, forget_beats, this_host, write_beat
 from hemostat.track.claim import Claim
 from hemostat.track.control import write_control
@@ -125,6 +125,11 @@ class RunRecord:
     def position(self) -> tuple[int, int] | None:
         """Last recorded (step, samples)."""
         return last_position(self.path)
+
+    @property
+    def step_s(self) -> float | None:
+        """Median seconds of an optimizer step; None for fewer than three."""
+        return median_step_s(self.path)
 
     def note_restart(self, why: str) -> None:
         """Keep why all ranks had to start again; a run that nobody described has no place for it.
