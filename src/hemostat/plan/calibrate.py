@@ -17,12 +17,13 @@ from hemostat.plan.profile import Profile
 from hemostat.plan.workload import Workload
 
 # In the order in which they matter in most runs; as many are fitted as there are steps.
-FITTED: Final = ("matmul", "launch_s", "memory", "link", "attention")
+FITTED: Final = ("matmul", "launch_s", "memory", "link", "attention", "network")
 _RANGES: Final = {
     "matmul": (0.05, 1.0),
     "launch_s": (1e-6, 5e-3),
     "memory": (0.05, 1.0),
     "link": (0.02, 1.5),
+    "network": (0.02, 1.5),
     "attention": (0.02, 1.0),
 }
 _STEPS: Final = (1.5, 1.2, 1.08, 1.03, 1.01)  # factors that a term is moved by, from coarse to fine
@@ -98,7 +99,8 @@ def calibrate(
 def error(measured: Sequence[Measured], terms: Terms) -> float:
     """Mean |log(predicted / measured)|: about the mean relative error, alike for too long and too short.
 
-    Source: Tofallis 2015 (J. Oper. Res. Soc. 66, 1352), which recommends the log of this ratio over the relative error.
+    Source: Tofallis 2015 (J. Oper. Res. Soc. 66, 1352), which prefers the log of this ratio to the relative
+        error.
 
     Examples:
         >>> error([], Terms())

@@ -63,7 +63,9 @@ def group(layout: Layout, axis: str, cluster: Cluster) -> Group:
     return Group(sizes[axis], max(1, min(sizes[axis], cluster.per_node // stride)))
 
 
-def collective_s(kind: str, num_bytes: float, ranks: Group, cluster: Cluster) -> float:
+def collective_s(
+    kind: str, num_bytes: float, ranks: Group, cluster: Cluster, shares: tuple[float, float] = (1.0, 1.0)
+) -> float:
     """Seconds of one collective.
 
     In a node the bandwidth is the measured one of that message size, scaled with the line rate of the device.
@@ -76,6 +78,7 @@ def collective_s(kind: str, num_bytes: float, ranks: Group, cluster: Cluster) ->
         num_bytes: what one rank holds before an all-reduce, a reduce-scatter or a send, and after an all-gather.
         ranks: who takes part; of "send" the two that are next to each other.
         cluster: devices and network.
+        shares: of the measured bandwidth that is reached, in a node and between nodes.
 
     Raises:
         UnknownNameError: a collective of another name.
@@ -98,11 +101,12 @@ def collective_s(kind: str, num_bytes: float, ranks: Group, cluster: Cluster) ->
     within_s = between_s = 0.0
     if per_node > 1:
         near = Group(2 if is_send else per_node, per_node)
-        within_s = _moved_s(kind, num_bytes, near, _curve_name(cluster), cluster.device.link_bytes_per_s)
+        line = cluster.device.link_bytes_per_s
+        within_s = _moved_s(kind, num_bytes, near, _curve_name(cluster), line) / shares[0]
     crosses = per_node == 1 if is_send else num_ranks > per_node
     if crosses:
         line = cluster.node_network_bytes_per_s * per_node / cluster.per_node
-        between_s = _moved_s(kind, num_bytes, ranks, "network", line)
+        between_s = _moved_s(kind, num_bytes, ranks, "network", line) / shares[1]
     return max(within_s, between_s)
 
 
