@@ -41,7 +41,8 @@ class Words(Task):
         return nn.Sequential(ends[0], *(Block() for _ in range(NUM_BLOCKS)), ends[1])
 
     def train_data(self) -> TensorDataset:
-        return TensorDataset(*torch.randint(0, NUM_WORDS, (2, 2 * SAMPLES, POSITIONS)))
+        generator = torch.Generator().manual_seed(1)
+        return TensorDataset(*torch.randint(0, NUM_WORDS, (2, 2 * SAMPLES, POSITIONS), generator=generator))
 
     def loss(self, output: torch.Tensor, target: torch.Tensor) -> tuple[torch.Tensor, int]:
         loss = functional.cross_entropy(output.flatten(0, 1), target.flatten(), reduction="sum")

@@ -107,3 +107,39 @@ def test_an_input_that_is_no_tensor_is_refused_on_all_ranks(ranks):
     said = ranks(2, numbered)
     assert said[0] == said[1]
     assert "given a float" in said[0]
+
+
+class Recurrent(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.rnn = nn.LSTM(3, 3, num_layers=2, batch_first=True)
+
+    def forward(self, x):
+        return self.rnn(x)[0]
+
+
+def recurrent() -> nn.Sequential:
+    torch.manual_seed(0)
+    return nn.Sequential(Recurrent(), Recurrent()).double()
+
+
+SEQUENCES = torch.arange(30.0, dtype=torch.float64).view(2, 5, 3) / 30
+
+
+def recurrent_window() -> dict[str, object]:
+    world = World.from_environment("cpu")
+    parts = arrange(Splittable(recurrent(), inputs=((SEQUENCES,), {})), Mesh(Layout(pp=2), world), None)
+    parts.pipeline.window([((SEQUENCES,), {})] * 2, [2] * 2, lambda output, number: output.square().sum())
+    found = {name: param.grad for name, param in parts.model.named_parameters()}
+    world.close()
+    return found
+
+
+def test_gradients_of_a_recurrent_layer_go_back_whatever_their_strides(ranks):
+    """The gradient of its input has the strides of (positions, batch, width)."""
+    first, second = ranks(2, recurrent_window)
+    model = recurrent()
+    for _ in range(2):
+        model(SEQUENCES).square().sum().backward()
+    for name, param in model.named_parameters():
+        torch.testing.assert_close((first | second)[name], param.grad)

@@ -52,6 +52,8 @@ class Stage(Mirror):
                 than those for which the model was cut.
         """
         values = args if self.number else self._form.tensors(args, kwargs)
+        if self.number:
+            _send_gradients_whole(values)
         returned = self._runs[self.training](self, values)
         for value in returned:
             if not isinstance(value, Tensor):
@@ -143,6 +145,13 @@ class _Same(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
         return grads[0]
+
+
+def _send_gradients_whole(received: tuple[Any, ...]) -> None:
+    """Gradients of inputs go back to the stage before; a recurrent layer makes them in another order of strides."""
+    for value in received:
+        if isinstance(value, Tensor) and value.requires_grad:
+            value.register_hook(Tensor.contiguous)
 
 
 def _sendable(value: Tensor, received: tuple[Any, ...]) -> Tensor:
