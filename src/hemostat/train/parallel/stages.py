@@ -151,7 +151,7 @@ def _send_gradients_whole(received: tuple[Any, ...]) -> None:
     """Gradients of inputs go back to the stage before; a recurrent layer makes them in another order of strides."""
     for value in received:
         if isinstance(value, Tensor) and value.requires_grad:
-            value.register_hook(Tensor.contiguous)
+            value.register_hook(Tensor.contiguous)  # type: ignore[no-untyped-call]
 
 
 def _sendable(value: Tensor, received: tuple[Any, ...]) -> Tensor:
