@@ -3,7 +3,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo test test-slow check lint types layers setup clean bench-recipe bench-step bench-guards bench-record bench-launch bench-data bench-data_costs bench-start bench-input-bound bench-input_bound bench-layouts bench-gpu_memory bench-plan_memory chaos soak docs
+.PHONY: demo test test-slow check lint types layers setup clean bench-recipe bench-step bench-guards bench-record bench-launch bench-data bench-data_costs bench-start bench-input-bound bench-input_bound bench-layouts bench-gpu_memory bench-plan_memory bench-plan_compare chaos soak docs
 
 setup: $(VENV)/.ready
 
@@ -65,6 +65,10 @@ bench-plan: bench-plan_memory bench-plan_time bench-plan_trace
 
 bench-plan_memory: setup
 	$(BIN)/python bench/plan_memory.py
+
+bench-plan_compare: setup
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[bench]'
+	$(BIN)/python bench/plan_compare.py
 
 bench-plan_time: setup
 	$(BIN)/python bench/plan_time.py
