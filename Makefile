@@ -61,7 +61,9 @@ bench-gpu_memory: setup
 bench-plan_memory: setup
 	$(BIN)/python bench/plan_memory.py
 
-bench-plan: bench-plan_memory bench-plan_time bench-plan_trace
+bench-plan: setup
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[bench]'
+	$(BIN)/python bench/plan.py
 
 bench-plan_memory: setup
 	$(BIN)/python bench/plan_memory.py
