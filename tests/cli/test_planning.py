@@ -16,7 +16,7 @@ from hemostat.cli.planning import (
     sizes_of,
     task_values,
 )
-from hemostat.errors import FieldError, UnknownNameError, UsageError
+from hemostat.errors import FieldError, UsageError
 from hemostat.track import create_run
 
 TASK = """
@@ -40,7 +40,7 @@ def test_words():
         "",
         {"num_params": 320_000_000, "num_tokens": 2000},
     )
-    with pytest.raises(UnknownNameError, match="--layers"):
+    with pytest.raises(UsageError, match=r"No such option: --layer\. There are --params, --layers"):
         read_words(["--layer", "3"])
     with pytest.raises(FieldError, match="layers=''"):
         read_words(["--layers"])

@@ -70,13 +70,13 @@ def plan(
 
     Example: hemostat plan --params 320M --layers 24 --hidden 1024 --cluster 8xA100-40GB --tokens 6B
     """
+    model, numbers = read_words(words or [])
     values = merge(read_toml(config) if config else {}, parse_overrides(set_ or []))
     typed = _section({"layout": layout, "max_usd": max_usd, "max_days": max_days})
     values["plan"] = {**values.get("plan", {}), **typed, **measured(calibrate)}
     cluster = cluster or values["plan"].pop("cluster", "")
     if not cluster:
         raise FieldError("cluster", "", "is missing", 'Write it like --cluster "8xA100-40GB".')
-    model, numbers = read_words(words or [])
     sizes = sizes_of(model, numbers, values["plan"])
     profile = profile_of_model(model, sizes, values)
     told = {**of_task(model, values), **values["plan"], **lengths(profile, global_batch, tokens)}

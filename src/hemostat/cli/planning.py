@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from hemostat.cli.recipe import base_of_task
-from hemostat.errors import FieldError, UnknownNameError, UsageError
+from hemostat.errors import FieldError, UsageError
 from hemostat.plan import Plan, Profile
 from hemostat.recipe import Devices, convert
 from hemostat.track import load_run
@@ -40,7 +40,7 @@ def read_words(words: Sequence[str]) -> tuple[str, dict[str, int]]:
     """(model, sizes) of what was typed beside the flags: a model's file, or sizes like `--params 320M`.
 
     Raises:
-        UnknownNameError: an option that is neither a flag nor a size.
+        UsageError: an option that is neither a flag nor a size.
         FieldError: a size without a number, or two models.
 
     Examples:
@@ -57,9 +57,8 @@ def read_words(words: Sequence[str]) -> tuple[str, dict[str, int]]:
             continue
         name, equals, value = word.removeprefix("--").partition("=")
         if name not in _SIZES:
-            raise UnknownNameError(
-                "option", word.partition("=")[0], [*(f"--{each}" for each in _SIZES), *_FLAGS]
-            )
+            known = ", ".join([*(f"--{each}" for each in _SIZES), *_FLAGS])
+            raise UsageError(f"No such option: --{name}. There are {known}. See hemostat plan --help.")
         sizes[_SIZES[name]] = parse_count(value if equals else next(rest, ""), name)
     return model, sizes
 
