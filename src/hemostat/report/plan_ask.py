@@ -73,5 +73,6 @@ def _alternatives(plan: Plan, cost: Any) -> list[str]:
             "* Spot machines, where there are some: a run may be stopped at any time; `--max-restarts` goes on."
         )
     lines.append(f"* Half of the tokens: half of the money, {format_usd(cost.usd / 2)} less.")
-    lines += [f"* {note}" for note in plan.notes]
+    if plan.notes:
+        lines += ["", "## To know", *(f"* {note}" for note in plan.notes)]
     return lines
