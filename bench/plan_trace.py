@@ -126,7 +126,7 @@ def forecast_bytes(profile: Profile, model: nn.Module, layout: Layout) -> float:
 
 
 def cpu_regime(profile: Profile, model: nn.Module, layout: Layout, borders: Sequence[int]) -> Regime:
-    """float32 and AdamW as torch does them on the CPU.
+    """float32 and AdamW as torch does them on the CPU, with gloo.
 
     The optimizer goes through the parameters one by one, with two temporaries of each: what counts is twice the
     largest.
@@ -144,6 +144,7 @@ def cpu_regime(profile: Profile, model: nn.Module, layout: Layout, borders: Sequ
     return Regime(
         name="fp32 on the CPU",
         zero_stage=3 if layout.fsdp > 1 else 0,
+        reduce_copy_bytes=4,
         step_bytes=2 * 4 * largest.numel() / max(num_params),
     )
 

@@ -24,6 +24,7 @@ SMALL = Decoder(
     is_tied=True,
 )
 SENT = 2 * 32 * 64  # bytes of what passes between stages, for one sample
+SAMPLE = 8 * 32  # bytes of its tokens
 
 
 def loads(layout: Layout, profile=None, **work) -> list[Load]:
@@ -51,10 +52,10 @@ def test_frozen_parameters_are_not_trained_also_where_a_table_is_shared():
 
 def test_torch_keeps_tensors_at_the_borders_of_stages_and_megatron_does_not():
     first, *_, last = loads(Layout(pp=4))
-    # results of 4 in flight, and a buffer for each of 8 gradients
-    assert first.lasting()["pipeline buffers"] == SENT * (4 + 8)
-    # 7 inputs to come; logits of 7 micro-batches in the compute dtype
-    assert last.lasting()["pipeline buffers"] == SENT * 7 + 7 * 4 * 32 * 1000
+    # results of 4 in flight, and a buffer for each of 8 gradients; samples of 4 that are not in flight yet
+    assert first.lasting()["pipeline buffers"] == SENT * (4 + 8) + SAMPLE * 4
+    # 7 inputs to come; logits of 7 micro-batches in the compute dtype; samples of all of them
+    assert last.lasting()["pipeline buffers"] == SENT * 7 + 7 * 4 * 32 * 1000 + SAMPLE * 8
     megatron = loads(Layout(pp=4), regime=REGIME["megatron"])[0].lasting()
     assert "pipeline buffers" not in megatron
     assert megatron["spare gradients"] == 2 * SMALL.num_matrix_params
@@ -66,6 +67,11 @@ def test_a_shared_out_stage_collects_whole_gradients_and_has_no_shares_of_them_y
     assert first.in_passes()["whole gradients"] == 4 * first.num_params
     assert "whole gradients" not in first.lasting()
     assert (first.gradients(first.num_trained), first.on_their_way(5, 5, 5)) == (0, 0)
+
+
+def test_gradients_that_wait_lie_beside_those_that_are_summed():
+    (load,) = loads(Layout(fsdp=4), regime=REGIME["fsdp"])
+    assert load.summed(8, 3) == (2 + 4) * 8 + 2 * 3
 
 
 @pytest.mark.parametrize(("zero_stage", "block"), [(0, 0), (1, 0), (2, 2)])

@@ -123,6 +123,25 @@ def test_a_shared_out_model_gathers_and_sums_block_by_block():
     assert "gathered parameters" not in found["optimizer step"]
 
 
+def test_a_sum_is_a_moment_of_its_own_where_the_model_is_shared_out():
+    assert "reduce-scatter" not in moments()[0]
+    wide = msgspec.structs.replace(BLOCK, kept=(Kept(name="sum", num_bytes=1000),))
+    parts = (MODEL.parts[0], wide, HEAD)
+    (found,) = moments(Layout(fsdp=4), msgspec.structs.replace(MODEL, parts=parts), regime=REGIMES[2])
+    first = found["reduce-scatter"]
+    assert first["activations of the blocks"] == 2 * 3 * 1000
+    assert first["gradients on their way"] == (2 + 4) * 100 + 2 * 40
+    assert first["gathered parameters"] == 2 * (40 + 100)
+
+
+def test_the_roots_sum_is_the_fullest_where_its_tables_are():
+    large = msgspec.structs.replace(HEAD, num_params=4000)
+    parts = (MODEL.parts[0], BLOCK, large)
+    (found,) = moments(Layout(fsdp=4), msgspec.structs.replace(MODEL, parts=parts), regime=REGIMES[2])
+    last = found["reduce-scatter"]
+    assert (last["activations of the blocks"], last["gradients on their way"]) == (0, (2 + 4) * 4000)
+
+
 def test_what_is_gathered_in_full_is_copied_by_autocast_too():
     loss = moments(Layout(fsdp=4), regime=REGIMES[1])[0]["loss"]
     assert loss["gathered parameters"] == 4 * (40 + 100)

@@ -184,16 +184,19 @@ class Load:
         """Tensors at the borders of stages, besides the inputs of the micro-batches in flight.
 
         Inputs that are yet to come and gradients that come back have a buffer for each micro-batch; the result of each
-        pass is kept until its backward pass, and those of the last stage until the step ends.
+        pass is kept until its backward pass, and those of the last stage until the step ends. Every position has the
+        samples of all micro-batches.
 
         Source: `_PipelineStageBase` of torch 2.9 to 2.13: `_prepare_forward_infra`, `_create_grad_recv_info`,
-            `fwd_cache` and `output_chunks`.
+            `fwd_cache` and `output_chunks`; hemostat.train.piped_window collects the samples of a window.
         """
         held, number = self.held, self.workload.accumulation
         to_come = held.received_bytes * max(0.0, number - held.num_in_flight)
         and_back = held.sent_bytes * (number + held.num_in_flight)
-        borders = self.workload.micro_batch * (to_come + and_back) / divisor("sp", self.layout)
-        return borders + self.results * (number - held.num_tails)
+        borders = (to_come + and_back) / divisor("sp", self.layout)
+        # of the first position those in flight count as activations
+        samples = self.profile.parts[0].input_bytes * (number - (held.num_in_flight if held.head else 0))
+        return self.workload.micro_batch * (borders + samples) + self.results * (number - held.num_tails)
 
     @property
     def aside_bytes(self) -> float:
@@ -245,8 +248,14 @@ class Load:
             return 0.0
         if not self.is_sharded:  # ZeRO-2 shares out a block's gradients once they are whole
             return self.regime.grad_bytes * num_params if self.gradient_shares > 1 else 0.0
-        waiting = fsdp.gathered_element_bytes(self.regime) * num_waiting
-        return fsdp.reduced_bytes(self.regime, num_params, num_before) + waiting
+        return fsdp.reduced_bytes(self.regime, num_params, num_before) + self._waiting(num_waiting)
+
+    def summed(self, num_params: float, num_waiting: float) -> float:
+        """Gradients of a unit of shared-out parameters while they are summed, and of those that wait as above."""
+        return fsdp.summed_bytes(self.regime, num_params, self.gradient_shares) + self._waiting(num_waiting)
+
+    def _waiting(self, num_params: float) -> float:
+        return fsdp.gathered_element_bytes(self.regime) * num_params
 
     def gradients(self, num_done: float) -> float:
         """Gradients that are there once backward has gone through so many trained parameters.

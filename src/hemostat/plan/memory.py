@@ -31,8 +31,8 @@ class Moment(Config, frozen=True, kw_only=True):
 
     Attributes:
         stage: position on the pp axis, from 0.
-        phase: "end of forward", "loss", "first backward block", "last backward block", "optimizer step",
-            "initialisation" or "checkpoint load".
+        phase: "end of forward", "loss", "first backward block", "backward block", "last backward block",
+            "reduce-scatter", "optimizer step", "initialisation" or "checkpoint load".
         items: what is held, the largest first.
     """
 

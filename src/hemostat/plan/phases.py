@@ -63,6 +63,32 @@ def _backward(load: Load) -> Iterator[tuple[str, Items]]:
     ):
         if phase != "backward block" or 0 < index < len(places) - 1:
             yield phase, lasting | places[index]
+    if load.is_sharded and not load.is_deferred:
+        yield "reduce-scatter", lasting | max(_sums(load), key=lambda items: sum(items.values()))
+
+
+def _sums(load: Load) -> Iterator[Items]:
+    """What changes when gradients of a unit are summed: the first and the last block of each kind, then the root.
+
+    A block's activations have gone by then, and the next block's parameters are on their way.
+    """
+    kept, done = load.held.num_in_flight * load.blocks_kept, load.tail_trained
+    for index, kind in reversed(list(enumerate(load.kinds))):
+        ahead = load.kinds[index - 1].params if index else 0.0
+        for gone in sorted({0, kind.number - 1}):
+            yield {
+                "activations of the blocks": kept - (gone + 1) * kind.kept,
+                "gathered parameters": load.gathered(kind.params if gone < kind.number - 1 else ahead),
+                "gradients": load.gradients(done + gone * kind.trained),
+                "gradients on their way": load.summed(kind.trained, load.tail_trained),
+            }
+        kept -= kind.number * kind.kept
+        done += kind.number * kind.trained
+    yield {
+        "activations of the blocks": kept,
+        "gradients": load.gradients(done),
+        "gradients on their way": load.summed(load.num_trained - done + load.tail_trained, 0.0),
+    }
 
 
 def _places(load: Load) -> Iterator[Items]:

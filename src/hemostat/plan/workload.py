@@ -17,6 +17,7 @@ class Regime(Config, frozen=True, kw_only=True):
         grad_bytes: of a gradient as it is kept until the step.
         optimizer_bytes: moments, and a master copy where there is one.
         reduce_bytes: of a gradient while it is summed over ranks.
+        reduce_copy_bytes: of a further copy that is made for a reduce-scatter: gloo sums a copy, NCCL needs none.
         zero_stage: what data ranks divide: 0 nothing, 1 optimizer state, 2 gradients too, 3 weights too; FSDP is 3.
         holds_grads: gradients keep their memory between steps (Megatron's and DDP's buffers, or zeroing in place).
         bucket_bytes: of a second copy of each gradient, DDP's buckets without `gradient_as_bucket_view`.
@@ -28,7 +29,8 @@ class Regime(Config, frozen=True, kw_only=True):
             allocated in the compute dtype (Transformer Engine's placeholders beside the main gradients).
 
     Source: Rajbhandari et al. 2020 (arXiv 1910.02054), section 3 and table 1; `torch.optim.adamw`
-        (`_multi_tensor_adamw`: the square roots are a new list); `get_dummy_wgrad` of Transformer Engine's
+        (`_multi_tensor_adamw`: the square roots are a new list); `reduce_scatter_tensor_coalesced` of
+        `ProcessGroupGloo.cpp` (its all-reduce works on a clone); `get_dummy_wgrad` of Transformer Engine's
         `module/base.py`, which keeps each gradient it made by its shape.
     """
 
@@ -38,6 +40,7 @@ class Regime(Config, frozen=True, kw_only=True):
     grad_bytes: float = 4
     optimizer_bytes: float = 8
     reduce_bytes: float = 4
+    reduce_copy_bytes: float = 0
     zero_stage: int = 0
     holds_grads: bool = False
     bucket_bytes: float = 0

@@ -46,7 +46,7 @@ def profile_from(
     params, num_tied = _params(model, blocks, once, plan)
     parts = []
     for number, name in enumerate(names):
-        inputs = [found.input_bytes.get(number - 1, 0) for found in passes]
+        inputs = [found.input_bytes.get(number - 1, 0) if number else _batch_bytes(found) for found in passes]
         parts.append(
             Part(
                 name=name,
@@ -95,7 +95,7 @@ def _kept(passes: tuple[Pass, Pass], blocks: Blocks) -> tuple[list[tuple[Kept, .
             fixed, faster = fixed + max(0.0, line.fixed), faster + max(0.0, -line.fixed)
             total += pair[0]
     batch = Kept(name="the batch", num_bytes=0)
-    parts[0] = {batch: sum(map(_num_bytes, tensors(passes[0].batch))) / passes[0].num_samples, **parts[0]}
+    parts[0] = {batch: _batch_bytes(passes[0]) / passes[0].num_samples, **parts[0]}
     notes = []
     if fixed > _NOTEWORTHY * total:
         notes.append(f"{fixed:.0f} kept bytes do not grow with the samples; they count as buffers.")
@@ -221,6 +221,10 @@ def _num_tokens(batch: Any) -> int:
     """Of one sample, where the batch has a table of whole numbers, a row per sample."""
     tables = (leaf for leaf in tensors(batch) if leaf.dim() == 2 and not leaf.is_floating_point())
     return next((leaf.shape[1] for leaf in tables), 1)
+
+
+def _batch_bytes(found: Pass) -> int:
+    return sum(map(_num_bytes, tensors(found.batch)))
 
 
 def _num_bytes(tensor: Tensor) -> int:

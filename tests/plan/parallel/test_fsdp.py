@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from hemostat.plan.layout import Layout
@@ -12,6 +13,7 @@ from hemostat.plan.parallel.fsdp import (
     gathered_bytes,
     gathered_element_bytes,
     reduced_bytes,
+    summed_bytes,
 )
 from hemostat.plan.workload import REGIMES
 
@@ -33,6 +35,12 @@ def test_parameters_are_rounded_before_they_are_gathered_or_not():
 def test_a_blocks_gradient_and_the_copy_of_the_one_before():
     assert reduced_bytes(FSDP, 20, 0) == 20 * 2
     assert reduced_bytes(FSDP, 20, 30) == 20 * 2 + 30 * 4
+
+
+def test_a_sum_has_a_copy_beside_the_gradients_and_then_the_share_beside_the_copy():
+    assert summed_bytes(FSDP, 20, 4) == 20 * (2 + 4)
+    copied = msgspec.structs.replace(FSDP, reduce_copy_bytes=4)
+    assert summed_bytes(copied, 20, 4) == 20 * (4 + 4) + 20 * 4 / 4
 
 
 def test_other_streams_keep_their_largest_result():

@@ -76,6 +76,29 @@ def reduced_bytes(regime: Regime, num_params: float, num_before: float) -> float
     return float(gathered_element_bytes(regime) * num_params + regime.reduce_bytes * num_before)
 
 
+def summed_bytes(regime: Regime, num_params: float, num_shares: int) -> float:
+    """Gradients of a unit at the moment at which they are summed, when its gathered parameters have gone.
+
+    First they lie beside the copy that is sent; then they are freed, and the share that stays is made.
+
+    Args:
+        regime: bytes per parameter.
+        num_params: of the unit.
+        num_shares: processes that share it out.
+
+    Source: `FSDPParamGroup.post_backward` of torch 2.9 to 2.13 (parameters are dropped first, and the copy of the unit
+        before) and `foreach_reduce` (`unsharded_grads.clear()` before `reduce_output` is made).
+
+    Examples:
+        >>> from hemostat.plan.workload import REGIMES
+        >>> summed_bytes(REGIMES[2], 8, 4)
+        48.0
+    """
+    copying = gathered_element_bytes(regime) + regime.reduce_bytes
+    summing = regime.reduce_bytes * (1 + 1 / num_shares) + regime.reduce_copy_bytes
+    return float(num_params * max(copying, summing))
+
+
 def aside_bytes(regime: Regime, units: Units, gradient_bytes: float) -> float:
     """What FSDP2's own streams hold in blocks that no other stream is given, even when they are free.
 
