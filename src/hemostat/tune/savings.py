@@ -54,7 +54,7 @@ def savings(history: History, grid_size: int | None = None) -> Savings | None:
         draws with replacement at n / m.
 
     Examples:
-        >>> from hemostat.tune.trial import Point
+        >>> from hemostat.tune.trial import Point, Trial
         >>> trials = tuple(
         ...     Trial(number=n, config={}, origin="random", points=(Point(at=9, value=v, time_s=60.0),), time_s=60.0)
         ...     for n, v in enumerate([0.5, 0.4, 0.3])
