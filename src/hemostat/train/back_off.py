@@ -16,6 +16,7 @@ from hemostat.train.memory import REFUSALS, is_out_of_memory, release
 from hemostat.train.parallel import dp
 from hemostat.train.resolve import feed_of, recut
 from hemostat.train.undone import Buffers
+from hemostat.train.window_end import settle
 
 if TYPE_CHECKING:
     from hemostat.train.session import Session
@@ -73,6 +74,7 @@ class BackOff:
         session = self._session
         # the others may wait for this rank's gradients: zeros let them come to the vote
         dp.complete(session.model, session.bucket_sizes, session.noise.num_reduced)
+        settle(session)  # as they do before they vote
         session.control.vote(0.0, 0.0, 0.0, samples=micro.position, out_of_memory=True)
         self.give_up(micro, ran_out=True)
 
@@ -105,7 +107,7 @@ class BackOff:
             searching: too large a start is what one expects, so nothing is found fault with.
         """
         session = self._session
-        start_samples = session.last.samples if session.last else 0
+        start_samples = session.position[1]
         while True:
             session.spending.refuse_if_spent()
             result: list[Result] = []
@@ -138,7 +140,7 @@ class BackOff:
 
     def _halve(self, ranks: list[int], start_samples: int, *, searching: bool = False) -> None:
         session = self._session
-        before, step = session.recipe.micro_batch, session.last.number + 1 if session.last else 1
+        before, step = session.recipe.micro_batch, session.position[0] + 1
         who = "" if session.world.num_ranks == 1 else f"{_named(ranks)} "
         ran_out = f"{who}ran out of memory" if who else "memory ran out"
         if before == 1:

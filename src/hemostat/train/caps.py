@@ -135,7 +135,7 @@ class Spending:
         pace = arithmetic.Pace(
             step_s=0.0, evaluation_s=self._evaluation_s(), checkpoint_s=self._checkpoint_s()
         )
-        samples = self._session.last.samples if self._session.last else 0
+        samples = self._session.position[1]
         needed_s = pace.needed_s(evaluates=True, saves=False, is_last=True)
         why = self.caps.why_stop(self.total_s(), needed_s, samples)
         told = self._session.world.from_rank_zero(why)  # its clock decides
@@ -149,7 +149,7 @@ class Spending:
             looked_s - ((self._began_s or looked_s) if self._looked_s is None else self._looked_s)
         )
         self._looked_s = looked_s
-        number = (session.last.number if session.last else 0) + 1
+        number = session.position[0] + 1
         is_last = samples >= recipe.total_samples
         kept = recipe.checkpoint_every_steps
         pace = arithmetic.Pace(

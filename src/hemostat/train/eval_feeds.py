@@ -67,7 +67,7 @@ class EvalFeeds:
         session.parts.end_evaluation()
         if found is None:
             set_rng_state(random, session.world.device)
-            step = session.last.number if session.last else 0
+            step = session.position[0]
             session.stop = session.control.signalled(f"during the evaluation at step {step}")
             raise Interrupted(session.stop.reason)
         return found

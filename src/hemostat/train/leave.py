@@ -37,9 +37,7 @@ def leave(session: Session, error: BaseException | None) -> None:
     )  # an evaluation, on all ranks together
     try:
         if error is None or abandoned:
-            if session.stop is None and (
-                session.last is None or session.last.samples < session.recipe.total_samples
-            ):
+            if session.stop is None and session.position[1] < session.recipe.total_samples:
                 # a rank that left its loop alone must not wait to save
                 session.world.barrier(LEAVE_TIMEOUT_S)
             session.save()

@@ -48,7 +48,7 @@ from hemostat.train.session import Session
 from hemostat.train.settings import TrainSettings
 from hemostat.train.split_model import refuse_searches, split_model
 from hemostat.train.undone import undone
-from hemostat.train.update import Step
+from hemostat.train.window_end import settle
 
 
 def train(loaded: LoadedTask, devices: Devices, settings: TrainSettings) -> Session:
@@ -140,7 +140,7 @@ class Trainer:
         if session.settings.lr_range and session.last is None:
             progress.say(said(find_range(session, self._compute), session))
         try:
-            if session.last and self._is_due(session.last):
+            if self._is_due(session.position[0]):
                 session.stop = session.spending.stop_before_evaluation()
                 if session.stop is None:
                     self._evaluate(progress)  # the run was stopped before it could
@@ -150,7 +150,11 @@ class Trainer:
             ends_by_itself = not paused and (session.stop is None or session.stop.status == 0)
             unjudged = session.last is not None and session.last.number != session.judged_step
             # a paused run is judged where the undisturbed one would be, and nowhere else
-            if session.last and unjudged and (ends_by_itself or (paused and self._is_due(session.last))):
+            if (
+                session.last
+                and unjudged
+                and (ends_by_itself or (paused and self._is_due(session.last.number)))
+            ):
                 self._evaluate(progress)
         finally:
             progress.close()
@@ -171,10 +175,10 @@ class Trainer:
             return "; nothing was saved, as train.save or record is off"
         return f"; saved, go on with: {RunRecord(session.record.path).command('train --resume')}"
 
-    def _is_due(self, last: Step) -> bool:
+    def _is_due(self, number: int) -> bool:
         """The model is to be judged at this step and has not been."""
-        every = self.session.recipe.eval_every_steps
-        return last.number % every == 0 and last.number != self.session.judged_step
+        is_new = number > 0 and number != self.session.judged_step
+        return is_new and number % self.session.recipe.eval_every_steps == 0
 
     def _check_loss(self, progress: Progress) -> None:
         session = self.session
@@ -212,11 +216,15 @@ class Trainer:
         for batch in session.steps():
             with session.back_off.guard():
                 self._pass(batch)
-            if session.at_window_end and session.last is not None:
-                progress.update(session.last)
-                if self._is_due(session.last) and session.stop is None:
-                    self._evaluate(progress)
-                if kept and session.last.number % kept == 0:
+            number = session.position[0]
+            if session.at_window_end and number:
+                if progress.is_due() and (step := session.last):
+                    progress.update(step)
+                if self._is_due(number):
+                    settle(session)
+                    if session.stop is None:
+                        self._evaluate(progress)
+                if kept and number % kept == 0:
                     session.save()
 
     def _pass(self, batch: Any) -> None:

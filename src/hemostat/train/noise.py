@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 from hemostat.data import MicroBatch
 from hemostat.recipe import online
+from hemostat.train.lag import Number
 from hemostat.train.parallel.mesh import Mesh
 from hemostat.train.update import Norm
 
@@ -31,7 +34,7 @@ class NoiseMeter:
         self._norm = norm
         self._squares: list[torch.Tensor] = []
         self._scale = online.NoiseScale()
-        self._first: tuple[float, int] | None = None
+        self._first: tuple[float | torch.Tensor, int] | None = None
         self._part_batch = 0
 
     def watch(self, model: torch.nn.Module) -> None:
@@ -56,15 +59,18 @@ class NoiseMeter:
     def after_micro_batch(self, micro: MicroBatch, params: list[torch.nn.Parameter]) -> None:
         """With one rank: remember the first micro-batch of a window of several."""
         if self._sees_parts and self._first is None and not micro.last:
-            self._first = (self._norm(params) ** 2, micro.num_samples)
+            self._first = (self._norm(params), micro.num_samples)
 
-    def part_square(self, loss_scale: float) -> float:
+    def part_square(self, loss_scale: float | torch.Tensor, number: Number = float) -> Any:
         """Squared norm of this rank's gradient since the last call, as it went into the average.
 
         Args:
             loss_scale: what fp16 multiplied the loss with; 1 otherwise.
+            number: what each norm is made of before they are added; `float` asks the device.
         """
-        square = sum(float(part) for part in self._squares) if self._first is None else self._first[0]
+        square = sum(map(number, self._squares), number(0.0))
+        if self._first is not None:
+            square = number(self._first[0]) ** 2
         self._squares.clear()
         self._part_batch, self._first = (self._first[1] if self._first else 0), None
         return square / loss_scale**2

@@ -129,8 +129,9 @@ def join_state(
         values,
     ) in saved.items():  # torch casts to the parameter's dtype, which a wider state must not be
         for key, value in values.items() if isinstance(values, dict) else ():
-            if isinstance(value, Tensor) and key in optimizer.state[params[index]]:
-                optimizer.state[params[index]][key] = value
+            known = optimizer.state[params[index]]
+            if isinstance(value, Tensor) and key in known:
+                known[key] = value.to(known[key].device)  # a fused optimizer counts its steps on the device
 
 
 def joined_trees(trees: list[dict[str, Any]]) -> dict[str, Any]:

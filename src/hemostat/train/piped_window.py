@@ -10,6 +10,7 @@ from hemostat.data import MicroBatch
 from hemostat.task import LossDoor
 from hemostat.train.guards import tensor_leaves
 from hemostat.train.parallel.rows import Inputs, filled
+from hemostat.train.window_end import finish_window
 
 if TYPE_CHECKING:
     from hemostat.train.session import Session
@@ -50,7 +51,7 @@ class PipedWindow:
             session.pulse.enter("backward")
             parts, self._parts = self._parts, []
             self._run(door, parts)
-            session.finish_window(micro)
+            finish_window(session, micro)
 
     def _run(self, door: LossDoor, parts: list[_Part]) -> None:
         """Forward and backward of a window; loss and count go to the session's.

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
+from typing import Any
 
 import torch
 
 from hemostat.errors import UnknownNameError
+from hemostat.train.lag import Number
 
 _DTYPES = {"fp32": None, "bf16": torch.bfloat16, "fp16": torch.float16}
 
@@ -57,6 +59,11 @@ class Precision:
         """What the loss is multiplied with before backward; 1 but for fp16."""
         return 1.0 if self.scaler is None else float(self.scaler.get_scale())
 
+    def scale_as(self, number: Number) -> Any:
+        """`loss_scale` as a kind of number; where that lies on the device, nobody waits for it."""
+        scale = None if self.scaler is None else self.scaler._get_scale_async()
+        return number(1.0 if scale is None else scale)
+
     def unscale(self, optimizer: torch.optim.Optimizer) -> None:
         """Turn accumulated gradients into true ones; call once per update."""
         if self.scaler is not None:
@@ -80,3 +87,25 @@ class Precision:
         if apply:
             self.scaler.step(optimizer)
         self.scaler.update()
+
+    def step_unless(
+        self, skip: torch.Tensor, overflow: torch.Tensor, optimizer: torch.optim.Optimizer
+    ) -> None:
+        """`step` for an optimizer that decides on the device whether it changes anything.
+
+        Args:
+            skip: 0-d bool.
+            overflow: 0-d bool; not finite on some rank, which is what the fp16 scale adapts to.
+            optimizer: see `Updater.skips_on_device`.
+
+        Source: torch.amp.GradScaler.step, which leaves the decision to the same attribute.
+        """
+        vars(optimizer)["found_inf"] = skip.float()
+        try:
+            optimizer.step()
+        finally:
+            del vars(optimizer)["found_inf"]
+        if self.scaler is not None:
+            for found in self.scaler._per_optimizer_states[id(optimizer)]["found_inf_per_device"].values():
+                found.logical_or_(overflow)
+            self.scaler.update()

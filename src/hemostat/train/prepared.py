@@ -123,8 +123,8 @@ class EpochLoader:
                 )
             if (
                 session.at_window_end
-                and session.last
-                and session.last.samples % session.loader.num_samples == 0
+                and session.position[1]
+                and session.position[1] % session.loader.num_samples == 0
             ):
                 return
 

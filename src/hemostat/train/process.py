@@ -139,6 +139,16 @@ class World:
         pooled: list[float] = vector.tolist()
         return pooled
 
+    def sum_there(self, values: torch.Tensor) -> torch.Tensor:
+        """Sum a vector over the ranks where it lies, in place; nobody waits for the device.
+
+        Raises:
+            RankFailureError: a rank left or did not answer, where that is noticed at once.
+        """
+        if self._control is not None:
+            self._guarded(partial(dist.all_reduce, values))
+        return values
+
     def from_rank_zero(self, text: str) -> str:
         """Rank 0's text, on every rank.
 

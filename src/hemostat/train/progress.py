@@ -62,6 +62,10 @@ class Progress:
         self._every_s = TERMINAL_EVERY_S
         self._next_s = self._started_s
 
+    def is_due(self) -> bool:
+        """It is time to show a step."""
+        return self._visible and time.perf_counter() >= self._next_s
+
     def update(self, step: Step) -> None:
         """Show the latest step, if it is time to."""
         if not self._visible:

@@ -77,6 +77,8 @@ def new_updater(
     precision: Precision,
     optimizer: torch.optim.Optimizer | None,
     own_lr: float,
+    *,
+    fused: bool = False,
 ) -> Updater:
     """The updates of a run, with the script's own optimizer or the one that the recipe names.
 
@@ -86,11 +88,12 @@ def new_updater(
         precision: unscales the gradients.
         optimizer: the script's own, or None.
         own_lr: the rate that it was written for.
+        fused: build one that can skip a step on the device, where torch has it.
     """
     if optimizer is not None:
         return Updater(optimizer, precision, recipe.clip_norm, own_lr, parts.norm)
     params = [param for param in parts.model.parameters() if param.requires_grad]
-    built = build_optimizer(recipe.optimizer, params, optimizer_settings(recipe))
+    built = build_optimizer(recipe.optimizer, params, optimizer_settings(recipe), fused=fused)
     return Updater(built, precision, recipe.clip_norm, recipe.lr, parts.norm)
 
 

@@ -22,6 +22,7 @@ from hemostat.train.eval_feeds import EvalFeeds
 from hemostat.train.evaluate import Measure
 from hemostat.train.header import session_header
 from hemostat.train.heartbeat import Heartbeat
+from hemostat.train.lag import recorded_lag, wants_lag
 from hemostat.train.leave import leave
 from hemostat.train.loop_guard import LoopGuard, check_given, check_same_data
 from hemostat.train.noise import NoiseMeter
@@ -52,7 +53,7 @@ from hemostat.train.together import check_equal
 from hemostat.train.update import Step
 from hemostat.train.watch import Watch
 from hemostat.train.weights import check_checkpoint
-from hemostat.train.window_end import finish_window
+from hemostat.train.window_end import Made, finish_window, settle
 from hemostat.train.window_loss import WindowLoss
 
 
@@ -73,7 +74,8 @@ class Session:
         parts: the model as the layout divides it.
         model: what the loop calls; wrapped when there are several ranks.
         recipe: every hyper-parameter as it is used, with its reason.
-        last: the latest step, or None.
+        lag_steps: how late the host reads what came of a step.
+        made: the latest step while the host has not read it, else None.
         origin: folder whose git commit is recorded; the trainer sets the task file's.
         described_by: whose `fingerprint()` tells the training data apart; the trainer sets its task.
         outcome: how the run ended; complete once the `with` block was left.
@@ -83,6 +85,7 @@ class Session:
         attempts: each resume with its time and checkpoint.
         batch: what was handed out and awaits its `backward`, else None.
         at_window_end: the latest `backward` completed a step.
+        save_is_due: a checkpoint is to be written at the end of this window.
         back_off: what is done where memory runs out; own loops put `with session.back_off.guard():` around a pass.
         usd_per_hour: price of all devices together; None where it is not known.
         pulse: where this rank stands.
@@ -134,7 +137,9 @@ class Session:
         self.wrap(self.parts.model, find_unused=False)
         self.back_off = BackOff(self)
         self.precision = Precision(self.recipe.precision, self.world.device)
-        self.updater = new_updater(self.recipe, self.parts, self.precision, optimizer, base.lr)
+        late = wants_lag(self.settings, self.mesh)
+        self.updater = new_updater(self.recipe, self.parts, self.precision, optimizer, base.lr, fused=late)
+        self.lag_steps = recorded_lag(self)
         self.stopper = new_stopper(self.recipe)
         self.outcome = Outcome(monitor=base.monitor)
         self.guards = RunGuards(self)
@@ -147,14 +152,13 @@ class Session:
         self.saver = Saver.open(self.world, run_dir if self.settings.save else None, self.settings.keep)
         # ranks draw dropout apart; the order of the data does not depend on this
         seed_everything(self.settings.seed + 1 + self.parts.stream(self.mesh))
-        self.last: Step | None = None
-        self.applied_steps = self.skipped_steps = 0
+        self._last: Step | None = None
+        self.made: Made | None = None
+        self.applied_steps = self.skipped_steps = self.judged_step = 0
         self.skips = Skips(self.world, self.source, self.settings.max_skips)
-        self.judged_step = 0
         self.attempts: list[dict[str, Any]] = []
         self.stop: Stop | None = None
-        self.at_window_end = False
-        self._save_is_due = False
+        self.at_window_end = self.save_is_due = False
         self.window_loss = WindowLoss()
         self.piped = PipedWindow(self)
         self.alike = Alike(self.mesh)
@@ -212,13 +216,14 @@ class Session:
             self.guard.hand_out()
             self.pulse.hand_out()
             with self.parts.accumulating(self.model, micro.last):
-                yield to_device(micro.data, self.world.device)
+                yield to_device(micro.data, self.world.device, non_blocking=self.lag_steps > 0)
             self.guard.came_back(self.awaits_backward)
-            if self.at_window_end and self._save_is_due:
+            if self.at_window_end and self.save_is_due:
                 self.save()
             if self.stop is not None:
-                return
+                break
             self.pulse.enter("data")
+        settle(self)
 
     @property
     def awaits_backward(self) -> bool:
@@ -257,7 +262,7 @@ class Session:
         self.noise.after_micro_batch(micro, self.updater.params)
         self.guard.after_backward(self.updater.params, micro.last)
         if micro.last:
-            self.finish_window(micro)
+            finish_window(self, micro)
         self.watch.after(self, micro, loss_sum, count)
 
     def accumulate(self, loss_sum: torch.Tensor, count: float | torch.Tensor, micro: MicroBatch) -> None:
@@ -268,13 +273,24 @@ class Session:
         if micro.num_samples:
             self.window_loss.add(self.parts.whole(loss_sum.detach()), count)
 
-    def finish_window(self, micro: MicroBatch) -> None:
-        """Vote and update, once all gradients of a window are there.
+    @property
+    def last(self) -> Step | None:
+        """The latest step, or None; waits for the device where nobody has read what came of it.
 
-        Args:
-            micro: its last micro-batch.
+        Each rank may ask for it alone: what the step means for the run is acted on later, on all of them.
         """
-        self._save_is_due = finish_window(self, micro) or self._save_is_due
+        return self._last if self.made is None else self.made.step(self.made.figures())
+
+    @last.setter
+    def last(self, step: Step | None) -> None:
+        self._last, self.made = step, None
+
+    @property
+    def position(self) -> tuple[int, int]:
+        """Number of the latest step and samples so far, which are known before what came of it is."""
+        if self.made is not None:
+            return self.made.number, self.made.micro.position
+        return (self._last.number, self._last.samples) if self._last else (0, 0)
 
     @property
     def stop_reason(self) -> str:
@@ -296,6 +312,7 @@ class Session:
             Interrupted: a signal came, on whichever rank; all have given the evaluation up, and what is saved at the
                 end of the `with` block is evaluated first after a resume.
         """
+        settle(self)
         self.pulse.enter("evaluate")
         values, self.guards.errors = self.eval_feeds.measured(self.watch.few(data), measure)
         self.outcome.final = values
@@ -312,10 +329,11 @@ class Session:
         Raises:
             TaskError: it is not equal; on all ranks.
         """
+        settle(self)
         check_equal(self.world, self.outcome.monitor, value)
         self.guards.after_evaluation(value)
         verdict = self.stopper.update(value, self.applied_steps)
-        self.judged_step = self.last.number if self.last else 0
+        self.judged_step = self.position[0]
         if verdict.improved:
             self.outcome.best, self.outcome.best_step = value, self.judged_step
             self.spending.best_s = self.spending.total_s()
@@ -325,8 +343,7 @@ class Session:
 
     def log(self, **values: float) -> None:
         """Record figures at the latest step; every rank writes its own."""
-        step, samples = (self.last.number, self.last.samples) if self.last else (0, 0)
-        self.record.log(step, samples, values)
+        self.record.log(*self.position, values)
 
     @property
     def saves(self) -> bool:
@@ -346,7 +363,8 @@ class Session:
             RecordError: the disk refused; what was saved before stays.
         """
         check_checkpoint(name)
-        now = (self.last.number if self.last else 0, self.judged_step)
+        settle(self)
+        now = (self.position[0], self.judged_step)
         if self.saver is None or (now == self.saver.saved and name == "last") or now[0] == 0:
             return
         self.pulse.enter("save")
@@ -354,7 +372,7 @@ class Session:
         self.record.flush()
         self.saver.save(capture(self), best=name == "best")
         self.saver.saved = now
-        self._save_is_due = False
+        self.save_is_due = False
         self.control.saved()
         self.pulse.enter("loop")
 
@@ -370,7 +388,7 @@ class Session:
     def forget_batch(self) -> None:
         """The window that was begun does not count; its batches will come again."""
         self.batch, self.at_window_end = None, False
-        self.pulse.stepped(self.last.number if self.last else 0)
+        self.pulse.stepped(self.position[0])
         self.guard.after_backward([], last=True)
 
     def new_loader(self, start_samples: int = 0) -> TrainLoader:

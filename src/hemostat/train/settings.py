@@ -47,6 +47,8 @@ class TrainSettings(Config, frozen=True, kw_only=True):
         stop_on: guards that stop the run, saved and with status 4; the others only say what they found.
         spike_deviations: standard deviations above the median that make a loss a spike.
         compare_every_steps: steps between two comparisons of weights and rates over the ranks.
+        lag_steps: how late the host reads what came of a step: 0 at once, 1 when the next one is ready to be made;
+            None reads late on an accelerator whose optimizer can skip a step there.
         resume_anyway: differences that do not keep a run from going on: "data", "optimizer".
     """
 
@@ -79,6 +81,7 @@ class TrainSettings(Config, frozen=True, kw_only=True):
     stop_on: tuple[str, ...] = ("divergence", "drift", "rate")
     spike_deviations: float = 8.0
     compare_every_steps: int = 200
+    lag_steps: int | None = None
 
     def __post_init__(self) -> None:
         """Counts are counts."""
@@ -95,6 +98,8 @@ class TrainSettings(Config, frozen=True, kw_only=True):
                 f"must be above 0 and below {CONTROL_TIMEOUT_S:g}, when the ranks stop waiting",
                 "Leave it out for 120.",
             )
+        if self.lag_steps not in (None, 0, 1):
+            raise FieldError("train.lag_steps", self.lag_steps, "must be 0 or 1", "Leave it out.")
         check_spot(self.spot)
         is_priced = self.usd_per_hour is not None or self.instance is not None
         caps.Caps.read(self.max_hours, self.max_usd, 1.0 if is_priced else None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -15,7 +16,7 @@ from hemostat.train.own_optimizer import written_lr
 from hemostat.train.parallel.sharded import local
 from hemostat.train.precision import Precision
 
-Norm = Callable[[Sequence[torch.Tensor]], float]
+Norm = Callable[[Sequence[torch.Tensor]], float | torch.Tensor]
 
 
 class Step(NamedTuple):
@@ -39,15 +40,15 @@ class Step(NamedTuple):
 
 
 class Update(NamedTuple):
-    """What one update did.
+    """What one update did; 0-d tensors where the host has not read it.
 
     Attributes:
         applied: False when loss or gradients were not finite and the update was skipped.
         grad_norm: 2-norm of the gradient of the mean loss, before clipping.
     """
 
-    applied: bool
-    grad_norm: float
+    applied: bool | torch.Tensor
+    grad_norm: float | torch.Tensor
 
 
 class Updater:
@@ -64,6 +65,7 @@ class Updater:
         ratios: of each group's rate to the recipe's.
         rates: what the groups were set to for the latest applied step; empty before it.
         outside: (group, rate) that something else has set between two steps; the first one stays.
+        skips_on_device: the optimizer is one that can leave everything as it is because a tensor says so.
     """
 
     def __init__(
@@ -82,6 +84,8 @@ class Updater:
         self.written = plain_groups(optimizer)
         self.rates: list[float] = []
         self.outside: tuple[int, float] | None = None
+        self.skips_on_device = _skips_on_device(optimizer)
+        self._begun: frozenset[int] = frozenset()
         self._stepping = False
         self._watch: RemovableHandle | None = None
         self.params = [param for group in optimizer.param_groups for param in group["params"]]
@@ -97,7 +101,7 @@ class Updater:
         """
         self._precision.unscale(self.optimizer)
         grads = [param.grad for param in self.params if param.grad is not None]
-        norm = factor * self._norm(self.params)
+        norm = factor * float(self._norm(self.params))
         finite = finite and math.isfinite(norm)
         applied = finite and factor != 0.0
         if applied:
@@ -106,11 +110,49 @@ class Updater:
             if multiplier != 1.0:
                 scale_(grads, multiplier)
             self._set_rates(lr)
+            if self.skips_on_device:
+                self._begun |= self._moving()
+        self._step(partial(self._precision.step, self.optimizer, applied, finite))
+        return Update(applied, norm)
+
+    def apply_on_device(self, factor: torch.Tensor, lr: float, finite: torch.Tensor) -> Update:
+        """`apply` without a value that the host has to wait for: the same step, or none.
+
+        Args:
+            factor: as in `apply`, 0-d float64.
+            lr: learning rate of this step.
+            finite: as in `apply`, 0-d bool.
+        """
+        self._precision.unscale(self.optimizer)
+        grads = [param.grad for param in self.params if param.grad is not None]
+        norm = factor * self._norm(self.params)
+        finite = finite & torch.isfinite(norm)
+        applied = finite & (factor != 0.0)
+        multiplier = factor
+        if self._clip_norm is not None:
+            multiplier = factor * torch.where(norm > self._clip_norm, self._clip_norm / norm, 1.0)
+        scale_(grads, multiplier)
+        self._set_rates(lr)
+        self._step(partial(self._precision.step_unless, ~applied, ~finite, self.optimizer))
+        return Update(applied, norm)
+
+    @property
+    def has_begun(self) -> bool:
+        """Each parameter with a gradient was part of a step before.
+
+        What an optimizer sets up at a parameter's first step is garbage if that is skipped on the device: torch's
+        fused SGD then never fills the momentum that it has made room for.
+        """
+        return self._moving() <= self._begun
+
+    def _moving(self) -> frozenset[int]:
+        return frozenset(number for number, param in enumerate(self.params) if param.grad is not None)
+
+    def _step(self, step: Callable[[], None]) -> None:
         self._stepping = True
-        self._precision.step(self.optimizer, applied, finite)
+        step()
         self._stepping = False
         self.optimizer.zero_grad(set_to_none=True)
-        return Update(applied, norm)
 
     def _set_rates(self, lr: float) -> None:
         groups = self.optimizer.param_groups
@@ -140,15 +182,33 @@ class Updater:
             raise TaskError("optimizer.step() was called beside the session's own. Leave it out.")
 
 
-def grad_norm(params: Sequence[torch.Tensor]) -> float:
-    """2-norm of the gradients of parameters that are all here."""
-    return total_norm([param.grad for param in params if param.grad is not None])
+def _skips_on_device(optimizer: torch.optim.Optimizer) -> bool:
+    kinds = (torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW, torch.optim.Adagrad)
+    return type(optimizer) in kinds and all(group.get("fused") for group in optimizer.param_groups)
 
 
-def scale_(grads: Sequence[torch.Tensor], factor: float) -> None:
-    """Multiply gradients in place, each part where it lies; of a sharded one that is the shard."""
-    if grads:
+def grad_norm(params: Sequence[torch.Tensor]) -> float | torch.Tensor:
+    """2-norm of the gradients of parameters that are all here, on their device."""
+    return _norm_there([param.grad for param in params if param.grad is not None])
+
+
+def scale_(grads: Sequence[torch.Tensor], factor: float | torch.Tensor) -> None:
+    """Multiply gradients in place, each part where it lies; of a sharded one that is the shard.
+
+    Args:
+        grads: all of one device.
+        factor: where it is a tensor, 0-d and of that device.
+    """
+    if isinstance(factor, torch.Tensor):
+        for dtype in {grad.dtype for grad in grads}:  # one kernel needs equal dtypes
+            scaled = [local(grad) for grad in grads if grad.dtype == dtype]
+            torch._foreach_mul_(scaled, factor.to(dtype))
+    elif grads:
         torch._foreach_mul_([local(grad) for grad in grads], factor)
+
+
+def _norm_there(grads: list[torch.Tensor]) -> float | torch.Tensor:
+    return torch.linalg.vector_norm(torch.stack(torch._foreach_norm(grads))) if grads else 0.0
 
 
 def total_norm(grads: list[torch.Tensor]) -> float:
@@ -158,13 +218,11 @@ def total_norm(grads: list[torch.Tensor]) -> float:
         >>> total_norm([torch.tensor([3.0]), torch.tensor([4.0])])
         5.0
     """
-    if not grads:
-        return 0.0
-    return float(torch.linalg.vector_norm(torch.stack(torch._foreach_norm(grads))))
+    return float(_norm_there(grads))
 
 
 def build_optimizer(
-    name: str, params: Iterable[torch.nn.Parameter], settings: dict[str, float]
+    name: str, params: Iterable[torch.nn.Parameter], settings: dict[str, float], *, fused: bool = False
 ) -> torch.optim.Optimizer:
     """Build the optimizer that a recipe names.
 
@@ -172,6 +230,7 @@ def build_optimizer(
         name: "sgd", "adam", "adamw", "rmsprop" or "adagrad".
         params: trainable parameters.
         settings: lr, momentum, beta1, beta2, eps, weight_decay; those absent keep torch's default.
+        fused: take torch's fused kernels where it has them, which can skip a step on the device.
 
     Raises:
         TaskError: a name that torch does not have; the task can return its own optimizer.
@@ -196,4 +255,6 @@ def build_optimizer(
     arguments: dict[str, Any] = {key: settings[key] for key in accepted if key in settings}
     if name in ("adam", "adamw"):
         arguments["betas"] = (settings.get("beta1", 0.9), settings.get("beta2", 0.999))
+    if fused and name != "rmsprop":
+        arguments["fused"] = True
     return kind(params, **arguments)

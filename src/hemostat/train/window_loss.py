@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
+
+from hemostat.train.lag import Number
 
 
 class WindowLoss:
@@ -25,10 +29,16 @@ class WindowLoss:
         self._losses.append(loss_sum)
         self._counts.append(count)
 
-    def drain(self) -> tuple[float, float]:
-        """Loss sum and count so far; both start again at 0."""
-        loss_sum = sum(map(float, self._losses))  # not fsum, which raises on infinities of both signs
-        count = sum(map(float, self._counts))
+    def drain(self, number: Number = float) -> tuple[Any, Any]:
+        """Loss sum and count so far; both start again at 0.
+
+        Args:
+            number: what each is made of before they are added; `float` asks the device.
+        """
+        loss_sum = sum(
+            map(number, self._losses), number(0.0)
+        )  # not fsum, which raises on infinities of both signs
+        count = sum(map(number, self._counts), number(0.0))
         self._losses.clear()
         self._counts.clear()
-        return float(loss_sum), float(count)
+        return loss_sum, count

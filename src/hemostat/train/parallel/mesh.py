@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -79,7 +80,7 @@ class Mesh:
         """Where this rank computes."""
         return self.world.device
 
-    def counted(self, *sums: float) -> tuple[float, ...]:
+    def counted(self, *sums: Any) -> tuple[Any, ...]:
         """This rank's part of sums over all ranks: zeros where another rank adds the same."""
         return sums if self.counts else (0.0,) * len(sums)
 
