@@ -4,12 +4,26 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 
 import pytest
 
 from hemostat.launch import BACKENDS, Job
 from hemostat.launch.backend import needs
+from hemostat.launch.hang_watch import is_alive
 from hemostat.track import create_run, new_run_id
+
+
+def until(holds) -> None:
+    deadline_s = time.monotonic() + 30
+    while not holds():
+        assert time.monotonic() < deadline_s
+        time.sleep(0.02)
+
+
+def ended(started) -> int:
+    until(lambda: started.poll() is not None)
+    return started.poll()
 
 
 class BackendContract:
@@ -81,11 +95,55 @@ class BackendContract:
         assert place.run(wanted) == 3
         assert "rank 1 exited with status 7" in capfd.readouterr().err
 
+    def test_a_start_does_not_wait_and_the_status_comes_later(self, place, job):
+        wanted = job(
+            "import pathlib, sys, time\n"
+            "go = pathlib.Path(sys.argv[1]) / 'go'\n"
+            "while not go.exists(): time.sleep(0.01)\n"
+            "print('went', flush=True)\n"
+        )
+        started = place.start(wanted)
+        assert started.poll() is None
+        (wanted.run_dir / "go").touch()
+        assert ended(started) == 0
+        assert (wanted.run_dir / "output.log").read_text().count("went") == self.num_ranks
+
+    def test_a_started_job_that_is_asked_to_end_may_save(self, place, job):
+        wanted = job(
+            "import os, pathlib, signal, sys, time\n"
+            "from hemostat.track import write_exit\n"
+            "def leave(*_):\n"
+            "    write_exit(pathlib.Path(sys.argv[1]), int(os.environ['RANK']), 75, 'saved')\n"
+            "    sys.exit(75)\n"
+            "signal.signal(signal.SIGTERM, leave)\n"
+            "(pathlib.Path(sys.argv[1]) / ('up' + os.environ['RANK'])).touch()\n"
+            "time.sleep(60)\n"
+        )
+        started = place.start(wanted)
+        until(lambda: len(list(wanted.run_dir.glob("up*"))) == self.num_ranks)
+        started.end()
+        assert ended(started) == 75
+
+    def test_a_started_job_can_be_killed(self, place, job):
+        wanted = job(
+            "import os, pathlib, signal, sys, time\n"
+            "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+            "(pathlib.Path(sys.argv[1]) / ('up' + str(os.getpid()))).touch()\n"
+            "time.sleep(60)\n"
+        )
+        started = place.start(wanted)
+        until(lambda: len(list(wanted.run_dir.glob("up*"))) == self.num_ranks)
+        started.end(now=True)
+        assert ended(started) == 3
+        until(lambda: not any(is_alive(int(path.name[2:])) for path in wanted.run_dir.glob("up*")))
+
     def test_nothing_that_it_cannot_do_is_started(self, place, job):
         wanted = job("pass", port=1, max_restarts=1)
         if needs(wanted) & place.cannot:
             with pytest.raises(Exception, match="cannot do"):
                 place.run(wanted)
+            with pytest.raises(Exception, match="cannot do"):
+                place.start(wanted)
 
 
 class TestLocal(BackendContract):

@@ -8,6 +8,18 @@ from hemostat.errors import UsageError
 from hemostat.launch.job import Job
 
 
+class Started(Protocol):
+    """A job that was started and is not waited for."""
+
+    def poll(self) -> int | None:
+        """The exit status of the run, as of `Backend.run`; None while it runs."""
+        ...
+
+    def end(self, *, now: bool = False) -> None:
+        """Ask the ranks to save and leave, or with `now` kill them; `poll` tells when they have ended."""
+        ...
+
+
 class Backend(Protocol):
     """A place where jobs run.
 
@@ -29,6 +41,18 @@ class Backend(Protocol):
             UsageError: the job asks for something in `cannot`.
             EnvironmentFailure: the machine refuses before anything has started.
         """
+        ...
+
+    def start(self, job: Job) -> Started:
+        """Start the job's ranks and come back; what they print goes to `output.log` in the run directory.
+
+        A job ends with the process that started it where the place can see to that.
+
+        Raises:
+            UsageError: the job asks for something in `cannot`.
+            EnvironmentFailure: the run directory cannot be written; what comes later is in the status.
+        """
+        ...
 
 
 def needs(job: Job) -> frozenset[str]:

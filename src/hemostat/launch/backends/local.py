@@ -12,7 +12,8 @@ from typing import BinaryIO
 import msgspec
 
 from hemostat.errors import EnvironmentFailure
-from hemostat.launch.backend import check
+from hemostat.launch.apart import Apart
+from hemostat.launch.backend import Started, check
 from hemostat.launch.hang_watch import HangWatch
 from hemostat.launch.job import Job
 from hemostat.launch.ports import LOOPBACK, choose_port
@@ -81,6 +82,10 @@ class LocalBackend:
                 job = _with_time_lost(job, after > before)
                 tell_restart(record, restart + 1, job.max_restarts)
         return status
+
+    def start(self, job: Job) -> Started:
+        """Start the ranks under a keeper process; see `Backend.start`."""
+        return Apart(self, job)
 
 
 def _recorded(run_dir: Path) -> int:
