@@ -24,8 +24,9 @@ from torch import nn
 from torch.utils.data import default_collate
 
 from hemostat.data import Source
-from hemostat.plan import Layout, Profile, balance
+from hemostat.plan import Layout, Profile
 from hemostat.plan.memory import peak
+from hemostat.plan.parallel.pp import even_pace
 from hemostat.plan.workload import Regime, Workload
 from hemostat.recipe import Base, Devices
 from hemostat.task import LossDoor, profile_of
@@ -114,9 +115,7 @@ def profile_and_model(name: str) -> tuple[Profile, nn.Module]:
 
 def forecast_bytes(profile: Profile, model: nn.Module, layout: Layout) -> float:
     """Peak of the fullest process."""
-    blocks = [part.flop for part in profile.parts if part.is_block for _ in range(part.count)]
-    outer = [part for part in profile.parts if not part.is_block]
-    borders = balance(blocks, layout.num_stages, outer[0].flop, outer[-1].flop)
+    borders = even_pace(profile, layout.num_stages)
     load = Workload(
         micro_batch=MICRO_BATCH,
         accumulation=NUM_PIPED if layout.pp > 1 else 1,

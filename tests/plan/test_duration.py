@@ -15,6 +15,7 @@ from hemostat.plan.duration import Duration, duration
 from hemostat.plan.families import LOSSES, SOFTWARE, Decoder, decoder_profile
 from hemostat.plan.hardware import Cluster
 from hemostat.plan.layout import Layout
+from hemostat.plan.parallel.pp import even_pace
 from hemostat.plan.pipelines import pipeline_bubble
 from hemostat.plan.profile import Part, Product, Profile
 from hemostat.plan.traffic import Group, collective_s
@@ -148,6 +149,16 @@ def test_the_stage_with_the_head_sets_the_pace():
     last_flop = 2 * 8 * HIDDEN**2 + 65536 * HIDDEN
     assert headed.compute_s / plain.compute_s == pytest.approx(last_flop / (16 * HIDDEN**2), rel=0.05)
     assert headed.bubble_s < headed.compute_s * 3 / 8  # the others fill and drain faster
+
+
+def test_stages_of_even_pace_are_faster_than_stages_of_as_many_blocks():
+    work = Workload(micro_batch=2, accumulation=8, regime=AUTOCAST)
+    layout, profile = Layout(pp=4, dp=2, schedule="1f1b"), small(16, 65536)
+    borders = even_pace(profile, 4)
+    even, paced = (duration(profile, layout, work, NODE, TERMS, cuts) for cuts in (None, borders))
+    assert borders[-1] - borders[-2] < 4
+    assert paced.compute_s < even.compute_s
+    assert paced.bubble_s == pytest.approx(even.bubble_s)
 
 
 def test_blocks_that_do_not_go_up_make_the_first_ranks_slower():

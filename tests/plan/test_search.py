@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import math
 import time
 
+import pytest
+
 from hemostat.plan.candidates import layouts, recomputations, workloads
+from hemostat.plan.duration import duration
 from hemostat.plan.families import Decoder, decoder_profile
 from hemostat.plan.hardware import Cluster
 from hemostat.plan.layout import Layout
+from hemostat.plan.memory import peak
+from hemostat.plan.parallel.pp import even_pace
+from hemostat.plan.prices import price_usd_per_hour
 from hemostat.plan.search import ABOUT_EQUAL, Goal, choice_of, search
 
 LLAMA_405B = Decoder(
@@ -38,6 +45,28 @@ def test_pruning_leaves_out_nothing_that_is_faster(story_profile):
     assert best.step.step_s / best.step.num_samples <= least * (1 + 2 * ABOUT_EQUAL)
 
 
+@pytest.mark.parametrize("global_batch", [100, 122, 1024])
+def test_a_step_counts_the_samples_that_are_trained(story_profile, global_batch):
+    cluster, price = Cluster.read("8xA100-40GB"), price_usd_per_hour("p4d.24xlarge")
+    found = search(story_profile, cluster, Goal(global_batch=global_batch, num_tokens=1e9, price=price))
+    for choice in found.choices:
+        assert choice.step.num_samples == global_batch
+        assert choice.cost.num_steps == math.ceil(1e9 / (global_batch * 1024))
+        assert choice.step.mfu == pytest.approx(
+            global_batch * story_profile.flop / choice.step.step_s / (8 * 312e12)
+        )
+
+
+def test_passes_that_differ_by_a_sample_take_a_time_between(story_profile):
+    cluster, layout = Cluster.read("8xA100-40GB"), Layout(dp=8)
+    steps = [
+        choice_of(story_profile, cluster, Goal(global_batch=8 * share), (layout, 16)).step.step_s
+        for share in (7 * 15, 7 * 15 + 3, 7 * 16)
+    ]
+    assert steps == sorted(steps)
+    assert (steps[1] - steps[0]) / (steps[2] - steps[0]) == pytest.approx(3 / 7, rel=0.01)
+
+
 def test_of_about_equals_the_simplest_comes_first(tiny_profile):
     found = search(tiny_profile, Cluster.read("4xA100-40GB"), Goal(global_batch=64))
     assert str(found.choices[0].layout) == "dp=4"
@@ -65,3 +94,16 @@ def test_405b_on_16384_devices_takes_less_than_two_seconds():
 def test_only_the_layouts_that_were_named(tiny_profile):
     found = search(tiny_profile, Cluster.read("4xA100-40GB"), Goal(global_batch=64), [Layout(dp=2, tp=2)])
     assert [str(choice.layout) for choice in found.choices] == ["dp=2,tp=2"]
+
+
+def test_a_pipeline_is_forecast_as_training_cuts_it():
+    sizes = {"num_layers": 8, "hidden": 64, "num_heads": 4, "num_kv_heads": 4, "head_width": 16, "ffn": 256}
+    headed = decoder_profile(Decoder(vocab=4000, num_tokens=128, **sizes))
+    borders = even_pace(headed, 2)
+    assert borders[1] > 4  # the head is worth a few blocks
+    layout = Layout(dp=1, pp=2, schedule="1f1b")
+    cluster = Cluster.read("2xA100-40GB")
+    choice = choice_of(headed, cluster, Goal(global_batch=64), (layout, 8))
+    assert choice.memory == peak(headed, layout, choice.workload, borders)
+    assert choice.memory != peak(headed, layout, choice.workload)
+    assert choice.step == duration(headed, layout, choice.workload, cluster, None, borders)

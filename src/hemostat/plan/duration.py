@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from hemostat.config import Config
 from hemostat.plan.compute import Cut, Terms, part_s
 from hemostat.plan.hardware import Cluster
 from hemostat.plan.layout import Layout
+from hemostat.plan.parallel.pp import held_by
 from hemostat.plan.pipelines import pipeline_bubble
 from hemostat.plan.profile import Part, Profile
 from hemostat.plan.traffic import collective_s, group
@@ -99,7 +101,12 @@ class _Stage(NamedTuple):
 
 
 def duration(
-    profile: Profile, layout: Layout, workload: Workload, cluster: Cluster, terms: Terms | None = None
+    profile: Profile,
+    layout: Layout,
+    workload: Workload,
+    cluster: Cluster,
+    terms: Terms | None = None,
+    borders: Sequence[int] | None = None,
 ) -> Duration:
     """Predict one optimizer step.
 
@@ -112,9 +119,10 @@ def duration(
         workload: of one data rank; under `pp` its accumulation is the number of micro-batches.
         cluster: whose devices the ranks are.
         terms: fitted ones; None: those of the published measurements.
+        borders: of the pipeline's stages; None: even ones.
 
     Raises:
-        FieldError: the layout is for another number of devices.
+        FieldError: the layout is for another number of devices, or fewer blocks than stages.
 
     Source: Narayanan et al. 2021 (arXiv 2104.04473), section 2.2, for the bubble; each other term names its own.
     """
@@ -123,14 +131,15 @@ def duration(
     terms = terms or Terms()
     dtype = "bf16" if workload.regime.compute_bytes == 2 else "fp32"
     cut = Cut(workload.micro_batch, layout.tp, layout.sequence_parallel and layout.tp > 1, dtype)
-    parts = [_part(part, layout, cut, cluster, terms) for part in profile.parts]
-    stages = _stages(profile, layout, parts)
-    slowest = max(stages, key=lambda stage: stage.busy_s)
     num_micro = workload.accumulation
+    ones = {id(part): _part(part, layout, cut, cluster, terms) for part in profile.parts}
+    stages = _stages(profile, layout, num_micro, ones, borders)
+    slowest = max(stages, key=lambda stage: stage.busy_s)
     bubble_s = 0.0
     if layout.pp > 1:
         bubble = pipeline_bubble(layout.schedule or "1f1b", layout.pp, num_micro, layout.stages_per_rank)
-        bubble_s = bubble * num_micro * _total(parts).busy_s / layout.pp
+        whole = _total(_times(part.count, ones[id(part)]) for part in profile.parts)
+        bubble_s = bubble * num_micro * whole.busy_s / layout.pp
     num_samples = workload.micro_batch * num_micro * layout.num_data_ranks
     return Duration(
         compute_s=num_micro * (slowest.forward_s + slowest.backward_s),
@@ -147,33 +156,34 @@ def duration(
     )
 
 
-def _stages(profile: Profile, layout: Layout, parts: list[_Stage]) -> list[_Stage]:
-    """The ranks of a pipeline: the first, the second for all in the middle, the last.
-
-    Blocks are shared out evenly, and the first ranks get one more where they do not go up.
-    """
-    marks = [index for index, part in enumerate(profile.parts) if part.is_block]
-    begin, end = (marks[0], marks[-1] + 1) if marks else (len(parts), len(parts))
-    head, blocks, tail = _total(parts[:begin]), _total(parts[begin:end]), _total(parts[end:])
-    num_blocks = max(1, profile.num_blocks)
-    each, more = divmod(num_blocks, layout.pp)
+def _stages(
+    profile: Profile,
+    layout: Layout,
+    num_micro: int,
+    ones: Mapping[int, _Stage],
+    borders: Sequence[int] | None,
+) -> list[_Stage]:
+    """The positions of a pipeline; `ones` has one of each part by its identity."""
     stages = []
-    for rank in sorted({0, min(1, layout.pp - 1), layout.pp - 1}):
-        share = (each + (rank < more)) / num_blocks
-        ends = ([head] if rank == 0 else []) + ([tail] if rank == layout.pp - 1 else [])
-        stages.append(_total([_Stage(*(share * value for value in blocks)), *ends]))
+    for held in held_by(profile, layout, num_micro, borders):
+        counted = [*((part, part.count) for part in (*held.head, *held.tail)), *held.blocks]
+        stages.append(_total([_times(count, ones[id(part)]) for part, count in counted]))
     if layout.pp == 1:  # one rank holds what first and last part share once
         num_params = stages[0].num_params - profile.num_tied_params / layout.tp
         stages[0] = stages[0]._replace(num_params=num_params)
     return stages
 
 
-def _total(stages: list[_Stage]) -> _Stage:
-    return _Stage(*(sum(values) for values in zip(*stages, strict=True))) if stages else _Stage()
+def _times(count: int, stage: _Stage) -> _Stage:
+    return _Stage(*(count * value for value in stage))
+
+
+def _total(stages: Iterable[_Stage]) -> _Stage:
+    return _Stage(*(sum(values) for values in zip(_Stage(), *stages, strict=True)))
 
 
 def _part(part: Part, layout: Layout, cut: Cut, cluster: Cluster, terms: Terms) -> _Stage:
-    """All equal ones of a part together.
+    """One of the equal ones of a part.
 
     The host runs ahead of the device, so that a pass takes the longer of both: where the host is the slower one,
     collectives between its kernels cost nothing.
@@ -189,12 +199,12 @@ def _part(part: Part, layout: Layout, cut: Cut, cluster: Cluster, terms: Terms) 
         again_s, _ = _longer(one.again_s, 0.0, one.start_s / 2.0)
     num_params = part.num_params - part.num_tp_params * (1.0 - 1.0 / layout.tp)
     return _Stage(
-        forward_s=part.count * forward_s,
-        backward_s=part.count * backward_s,
-        again_s=part.count * again_s,
-        tp_s=part.count * (forward_tp_s + backward_tp_s + again_tp_s),
-        num_params=part.count * num_params,
-        num_blocks=part.count * part.is_block,
+        forward_s=forward_s,
+        backward_s=backward_s,
+        again_s=again_s,
+        tp_s=forward_tp_s + backward_tp_s + again_tp_s,
+        num_params=num_params,
+        num_blocks=part.is_block,
     )
 
 

@@ -6,14 +6,17 @@ import math
 from collections.abc import Iterable, Iterator
 from typing import Final
 
+import msgspec
+
 from hemostat.config import Config
-from hemostat.plan.candidates import layouts, recomputations, regime_of, workloads
+from hemostat.plan.candidates import cut_of, layouts, recomputations, regime_of, workloads
 from hemostat.plan.compute import Terms
 from hemostat.plan.cost import Cost, run_cost
 from hemostat.plan.duration import Duration, duration
 from hemostat.plan.hardware import Cluster
 from hemostat.plan.layout import Layout
 from hemostat.plan.memory import Forecast, peak
+from hemostat.plan.parallel.pp import even_pace
 from hemostat.plan.prices import Price
 from hemostat.plan.profile import Profile
 from hemostat.plan.workload import Workload
@@ -145,25 +148,55 @@ def choice_of(profile: Profile, cluster: Cluster, goal: Goal, wanted: tuple[Layo
         profile: of the model.
         cluster: whose devices its ranks are.
         goal: batch, length, optimizer, price.
-        wanted: layout, with `dp` known, and samples of a micro-batch.
+        wanted: layout, with `dp` known, and the most samples of a micro-batch.
+
+    Raises:
+        FieldError: fewer samples than data ranks.
     """
-    layout, micro_batch = wanted
-    accumulation = -(-goal.global_batch // (layout.num_data_ranks * micro_batch))
+    layout, most = wanted
+    micro_batch, accumulation = cut_of(layout, goal.global_batch, most)
     regime = regime_of(layout, goal.optimizer, goal.precision, accumulation)
     workload = Workload(micro_batch=micro_batch, accumulation=accumulation, regime=regime)
     return _priced(_look(profile, layout, workload), profile, cluster, goal)
 
 
 def _priced(tried: Rejected, profile: Profile, cluster: Cluster, goal: Goal) -> Choice:
-    step = duration(profile, tried.layout, tried.workload, cluster, goal.terms)
+    step = _step(profile, tried, cluster, goal)
     cost = None
     if goal.num_tokens is not None and goal.price is not None:
         cost = run_cost(step, cluster, goal.price, num_tokens=goal.num_tokens)
     return Choice(layout=tried.layout, workload=tried.workload, memory=tried.memory, step=step, cost=cost)
 
 
+def _step(profile: Profile, tried: Rejected, cluster: Cluster, goal: Goal) -> Duration:
+    """The step of exactly the global batch: on the rank with most samples, passes may differ by one sample."""
+    layout, work = tried.layout, tried.workload
+    borders = _borders(profile, layout)
+    step = duration(profile, layout, work, cluster, goal.terms, borders)
+    share = -(-goal.global_batch // layout.num_data_ranks)
+    terms = step.terms
+    num_smaller = work.micro_batch * work.accumulation - share
+    if num_smaller:
+        smaller = msgspec.structs.replace(work, micro_batch=work.micro_batch - 1)
+        less = duration(profile, layout, smaller, cluster, goal.terms, borders).terms
+        part = num_smaller / work.accumulation
+        terms = {name: (1.0 - part) * each_s + part * less[name] for name, each_s in terms.items()}
+    return msgspec.structs.replace(
+        step,
+        **terms,
+        num_samples=goal.global_batch,
+        num_tokens=goal.global_batch * profile.num_tokens,
+        model_flop=goal.global_batch * profile.flop,
+    )
+
+
 def _look(profile: Profile, layout: Layout, workload: Workload) -> Rejected:
-    return Rejected(layout=layout, workload=workload, memory=peak(profile, layout, workload))
+    memory = peak(profile, layout, workload, _borders(profile, layout))
+    return Rejected(layout=layout, workload=workload, memory=memory)
+
+
+def _borders(profile: Profile, layout: Layout) -> tuple[int, ...] | None:
+    return even_pace(profile, layout.num_stages) if layout.pp > 1 else None
 
 
 def _tried(profile: Profile, axes: Layout, goal: Goal, memory_bytes: float) -> Iterator[Rejected]:

@@ -6,9 +6,9 @@ import pytest
 
 from hemostat.errors import FieldError
 from hemostat.plan.layout import Layout
-from hemostat.plan.parallel.pp import even_borders, held_by, split
+from hemostat.plan.parallel.pp import even_borders, even_pace, held_by, split
 from hemostat.plan.pipelines import in_flight, pipeline
-from hemostat.plan.profile import Part, Profile
+from hemostat.plan.profile import Part, Product, Profile
 from hemostat.plan.stages import balance
 
 TABLE, HEAD = Part(name="table", num_params=7), Part(name="head", num_params=5)
@@ -55,10 +55,36 @@ def test_zero_bubble_puts_off_as_many_weight_parts_as_the_ranks_number():
     assert [each.num_waiting for each in held_by(TEN, Layout(pp=4), 8)] == [0, 0, 0, 0]
 
 
-def test_no_position_between_the_second_and_the_last_is_fuller():
-    every = held_by(TEN, Layout(pp=4), 8, borders=even_borders(10, 4))
-    fullest = max(num_blocks(each) * each.num_in_flight for each in every[1:-1])
-    assert fullest == num_blocks(every[1]) * every[1].num_in_flight
+@pytest.mark.parametrize("name", ["gpipe", "1f1b", "zero_bubble", "interleaved"])
+@pytest.mark.parametrize("cuts", [None, (0, 1, 3, 5, 6, 8, 11, 14, 16), (0, 2, 4, 6, 8, 10, 12, 14, 16)])
+def test_positions_that_are_left_out_are_no_fuller(name, cuts):
+    stages = 2 if name == "interleaved" else 1
+    layout = Layout(pp=8 // stages, schedule=name, stages_per_rank=stages)
+
+    def fullest(*counts):
+        parts = (TABLE, *(Part(name="block", count=count, is_block=True) for count in counts), HEAD)
+        every = held_by(Profile(name="sixteen", parts=parts), layout, 12, cuts or even_borders(16, 8))
+        return len(every), [
+            max(num_blocks(each) * held for each, held in pairs)
+            for pairs in (
+                [(each, getattr(each, name)) for each in every] for name in ("num_in_flight", "num_waiting")
+            )
+        ]
+
+    (few, some), (all_of_them, every) = fullest(16), fullest(8, 8)  # two kinds are looked at one by one
+    assert some == every
+    assert few <= all_of_them == layout.pp
+
+
+def test_the_head_is_worth_blocks_where_the_pace_is_even():
+    one = (Product(rows=1, inner=8, columns=8),)
+    block, head = (
+        Part(name="block", count=8, products=one, is_block=True),
+        Part(name="head", products=2 * one),
+    )
+    table = Part(name="table", products=one)
+    assert even_pace(Profile(name="small", parts=(block, head)), 2) == balance([1.0] * 8, 2, 0.0, 2.0)
+    assert even_pace(Profile(name="small", parts=(table, block, head)), 4) == balance([1.0] * 8, 4, 1.0, 2.0)
 
 
 def test_interleaved_ranks_hold_several_pieces():

@@ -7,6 +7,7 @@ from hemostat.errors import FieldError, UnknownNameError
 from hemostat.plan.families.software import SOFTWARE, Software, Widths
 from hemostat.plan.profile import Kept, Part, Product, Profile
 
+_MOST = 1 << 40  # no size of a model comes near; products of larger ones are no numbers any more
 _WHOLE = ("num_layers", "hidden", "num_heads", "num_kv_heads", "head_width", "ffn", "vocab", "num_tokens")
 
 
@@ -55,10 +56,9 @@ class Decoder(Config, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         """Sizes are sizes."""
         for name in _WHOLE:
-            if getattr(self, name) < 1:
-                raise FieldError(
-                    name, getattr(self, name), "must be 1 or more", "Write the model's own number."
-                )
+            if not 1 <= getattr(self, name) <= _MOST:
+                rule = "must be 1 or more" if getattr(self, name) < 1 else "is larger than any model's"
+                raise FieldError(name, getattr(self, name), rule, "Write the model's own number.")
         if self.num_heads % self.num_kv_heads:
             raise FieldError(
                 "num_kv_heads",
@@ -184,11 +184,14 @@ def _block_products(decoder: Decoder, used: Software) -> tuple[Product, ...]:
     tokens, hidden, width = decoder.num_tokens, decoder.hidden, decoder.head_width
     queries, keys = decoder.num_heads * width, decoder.num_kv_heads * width
     density = 0.5 if used.is_flash else 1.0
-    first, heads = 2 if decoder.is_gated else 1, decoder.num_heads
+    first, heads = 2 if decoder.is_gated else 1, decoder.num_kv_heads
+    group = (
+        decoder.num_heads // heads
+    )  # heads of queries that read the same keys, and are not torn apart by tp
     return (
         Product(rows=tokens, inner=hidden, columns=queries + 2 * keys, cut="columns"),
         Product(
-            rows=tokens,
+            rows=group * tokens,
             inner=width,
             columns=tokens,
             count=heads,
@@ -197,7 +200,7 @@ def _block_products(decoder: Decoder, used: Software) -> tuple[Product, ...]:
             density=density,
         ),
         Product(
-            rows=tokens,
+            rows=group * tokens,
             inner=tokens,
             columns=width,
             count=heads,

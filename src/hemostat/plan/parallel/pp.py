@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -9,6 +10,7 @@ from hemostat.errors import FieldError
 from hemostat.plan.layout import Layout
 from hemostat.plan.pipelines import PATTERNS, Size
 from hemostat.plan.profile import Part, Profile
+from hemostat.plan.stages import balance
 
 
 class Held(NamedTuple):
@@ -60,13 +62,34 @@ def even_borders(num_blocks: int, num_stages: int) -> tuple[int, ...]:
     return tuple(size * stage + min(stage, num_larger) for stage in range(num_stages + 1))
 
 
+def even_pace(profile: Profile, num_stages: int) -> tuple[int, ...]:
+    """Where `hemostat train` cuts: the slowest stage has as little to compute as can be, the head counts.
+
+    Source: hemostat.train.parallel.arrange, which balances the operations of a forward pass.
+
+    Examples:
+        >>> from hemostat.plan.profile import Product
+        >>> one = (Product(rows=1, inner=8, columns=8),)
+        >>> block, head = Part(name="block", count=8, products=one, is_block=True), Part(name="head", products=2 * one)
+        >>> even_pace(Profile(name="small", parts=(block, head)), 2)
+        (0, 5, 8)
+    """
+    head, blocks, tail = split(profile)
+    costs = [cost for part, count in blocks if part.is_block for cost in [part.flop] * count]
+    outer = (sum(part.count * part.flop for part in parts) for parts in (head, tail))
+    return _balanced(tuple(costs), num_stages, *outer)
+
+
+_balanced = functools.lru_cache(maxsize=1 << 10)(balance)  # a search asks for the same cut again and again
+
+
 def held_by(
     profile: Profile, layout: Layout, num_micro_batches: int, borders: Sequence[int] | None = None
 ) -> tuple[Held, ...]:
-    """What the positions of a pipeline hold; only those that can be the fullest where stages are even and alike.
+    """What the positions of a pipeline hold; only those that can be the fullest where blocks are alike.
 
-    Activations in flight and blocks never become more from one position to the next, so between the first position
-    and the last one the second holds most; where weight parts are put off, the last but one does.
+    Activations in flight never become more from one position to the next, so between the first position and the last
+    one the foremost of those with so many blocks holds most; where weight parts are put off, the last but one does.
 
     Args:
         profile: the model.
@@ -81,12 +104,11 @@ def held_by(
     if layout.pp == 1:
         return (Held(0, head, blocks, tail, 1),)
     stages_per_rank, last = layout.stages_per_rank, layout.num_stages - 1
-    are_alike = borders is None and len(blocks) == 1
     cuts = even_borders(profile.num_blocks, layout.num_stages) if borders is None else borders
     name = layout.schedule or ("interleaved" if stages_per_rank > 1 else "1f1b")
     size = Size(layout.pp, num_micro_batches, stages_per_rank)
     found = []
-    for rank in sorted({0, 1, layout.pp - 2, layout.pp - 1}) if are_alike else range(layout.pp):
+    for rank in _fullest(layout, cuts) if len(blocks) == 1 else range(layout.pp):
         stages = range(rank, layout.num_stages, layout.pp)
         pairs = PATTERNS[name].in_flight(rank, size)
         found.append(
@@ -103,6 +125,15 @@ def held_by(
             )
         )
     return tuple(found)
+
+
+def _fullest(layout: Layout, cuts: Sequence[int]) -> list[int]:
+    """Both ends, the last but one, and between them the first position with each number of blocks."""
+    foremost: dict[int, int] = {}
+    for rank in range(1, layout.pp - 1):
+        stages = range(rank, layout.num_stages, layout.pp)
+        foremost.setdefault(sum(cuts[stage + 1] - cuts[stage] for stage in stages), rank)
+    return sorted({0, *foremost.values(), layout.pp - 2, layout.pp - 1})
 
 
 def split(profile: Profile) -> tuple[tuple[Part, ...], tuple[tuple[Part, int], ...], tuple[Part, ...]]:
