@@ -1,0 +1,30 @@
+"""Ways of choosing the next configuration, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from hemostat.errors import UnknownNameError
+from hemostat.tune.sampler import Sampler
+from hemostat.tune.samplers.grid import Grid
+from hemostat.tune.samplers.kde import Kde
+from hemostat.tune.samplers.random import Random
+
+DEFAULT: Final = "kde"
+SAMPLERS: Final[dict[str, Callable[[], Sampler]]] = {"grid": Grid, "kde": Kde, "random": Random}
+
+
+def sampler(name: str = DEFAULT) -> Sampler:
+    """A new sampler; it belongs to one study.
+
+    Raises:
+        UnknownNameError: there is none of that name.
+
+    Examples:
+        >>> sampler("random").name
+        'random'
+    """
+    if name not in SAMPLERS:
+        raise UnknownNameError("sampler", name, SAMPLERS)
+    return SAMPLERS[name]()
