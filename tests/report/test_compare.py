@@ -5,7 +5,7 @@ import pytest
 from matplotlib import image
 
 from hemostat.errors import UsageError
-from hemostat.report import compare_lines, compare_runs, draw_compare
+from hemostat.report import Comparison
 from hemostat.track import Recorder, create_run, fingerprint, load_run, update_run, write_exit
 
 
@@ -40,7 +40,7 @@ def pair(tmp_path):
 
 
 def test_what_differs_and_how_they_did_at_equal_samples(pair):
-    compared = compare_runs(pair)
+    compared = Comparison(pair).values
     assert compared["differ"] == {"lr": [0.1, 0.2], "global_batch": [32, 64]}
     assert compared["metric"] == "val_loss"
     assert compared["at"] == [
@@ -52,21 +52,21 @@ def test_what_differs_and_how_they_did_at_equal_samples(pair):
 
 
 def test_what_was_given_for_tuned_batch_is_compared_not_what_follows_from_the_batch(pair):
-    assert "tuned_batch" not in compare_runs(pair)["differ"]
+    assert "tuned_batch" not in Comparison(pair).values["differ"]
     pair[1].header["recipe"][1]["before"] = 16
-    assert compare_runs(pair)["differ"]["tuned_batch"] == [32, 16]
+    assert Comparison(pair).values["differ"]["tuned_batch"] == [32, 16]
 
 
 def test_a_run_is_not_compared_with_itself(pair):
     with pytest.raises(UsageError, match=r"run first is named twice\. Name each run once"):
-        compare_runs([pair[0], pair[1], pair[0]])
+        Comparison([pair[0], pair[1], pair[0]])
 
 
 def test_the_table(pair):
     pair[1].add_evaluation(
         "e", {"split": "test", "figures": {"test_loss": {"value": 0.3, "standard_error": 0.02}}}
     )
-    assert compare_lines(compare_runs(pair)) == [
+    assert Comparison(pair).lines() == [
         "                   first   second",
         "lr                 0.1     0.2",
         "global_batch       32      64",
@@ -86,28 +86,28 @@ def test_many_differences_are_counted(tmp_path):
         make(tmp_path, name, lr=0.1, batch=32, points=points, settings={f"s{i}": number for i in range(7)})
         for number, name in enumerate(("a", "b"))
     ]
-    short, full = compare_lines(compare_runs(runs)), compare_lines(compare_runs(runs), full=True)
+    short, full = Comparison(runs).lines(), Comparison(runs).lines(full=True)
     assert short[-1] == "and 2 more values differ: --why" and len(short) == 12
     assert sum(line.startswith("train.s") for line in full) == 7
 
 
 def test_equal_runs_and_runs_that_say_little(tmp_path):
     same = [make(tmp_path, name, lr=0.1, batch=32, points=[(32, math.nan)]) for name in ("a", "b")]
-    assert compare_lines(compare_runs(same))[-1] == "no recorded value differs"
-    json.dumps(compare_runs(same), allow_nan=False)
+    assert Comparison(same).lines()[-1] == "no recorded value differs"
+    json.dumps(Comparison(same).values, allow_nan=False)
     for name in ("bare", "bald"):
         create_run(tmp_path, name, {"note": "by hand", "recipe": ["x"], "hardware": 3, "task": "loop"})
     bare, bald = load_run(tmp_path, "bare"), load_run(tmp_path, "bald")
-    lines = compare_lines(compare_runs([same[0], bare, bald]))
+    lines = Comparison([same[0], bare, bald]).lines()
     assert "bare" in lines[0] and any("digits.py" in line for line in lines)
     with pytest.raises(UsageError, match="two runs"):
-        compare_runs([bare])
+        Comparison([bare])
     with pytest.raises(UsageError, match="nothing to draw"):
-        draw_compare([bare, bare], tmp_path / "x.png")
+        Comparison([bare, bald]).draw(tmp_path / "x.png")
 
 
 def test_the_picture_has_a_line_for_each_run(pair, tmp_path):
-    path = draw_compare(pair, tmp_path / "compare.png")
+    path = Comparison(pair).draw(tmp_path / "compare.png")
     pixels = image.imread(path)[..., :3].reshape(-1, 3)
     for colour in ([31, 119, 180], [255, 127, 14]):  # matplotlib's first two
         assert (abs(pixels * 255 - colour).max(axis=1) < 2).sum() > 100
@@ -127,21 +127,21 @@ def test_the_shard_that_differs_is_named(tmp_path):
     shards = {f"train-{number:04}.bin": b"same" for number in range(9)}
     first = with_data(tmp_path, "first", shards)
     second = with_data(tmp_path, "second", shards | {"train-0003.bin": b"other"})
-    compared = compare_runs([first, second])
-    assert set(compared["differ"]) == {"data"}
-    (line,) = [line for line in compare_lines(compared) if "shard" in line]
+    compared = Comparison([first, second])
+    assert set(compared.values["differ"]) == {"data"}
+    (line,) = [line for line in compared.lines() if "shard" in line]
     assert line == "data of second against first: shard train-0003.bin differs: 5 bytes, 4 before"
     many = with_data(tmp_path, "many", dict.fromkeys(shards, b"new!"))
-    lines = compare_lines(compare_runs([first, many]))
+    lines = Comparison([first, many]).lines()
     assert lines[-1] == "and 4 more lines about shards: --why" and len(lines) <= 12
-    assert compare_lines(compare_runs([first, many]), full=True)[-1].endswith("and 5 more shards")
+    assert Comparison([first, many]).lines(full=True)[-1].endswith("and 5 more shards")
 
 
 def test_only_equal_tiers_are_compared(tmp_path):
     shards = {"a.bin": b"same"}
     both = with_data(tmp_path, "both", shards)
     early = with_data(tmp_path, "early", shards, tiers=("sample",))
-    assert compare_runs([both, early])["differ"] == {}
+    assert Comparison([both, early]).values["differ"] == {}
     late = with_data(tmp_path, "late", shards, tiers=("full",))
-    values = compare_runs([early, late])["differ"]["data"]
+    values = Comparison([early, late]).values["differ"]["data"]
     assert values[0].endswith(" (sample)") and values[1].endswith(" (full)")

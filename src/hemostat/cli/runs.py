@@ -83,16 +83,13 @@ def runs(
 
 
 def _compare(records: list[RunRecord], root: Path, show: dict[str, bool]) -> None:
-    from hemostat.report import compare_lines, compare_runs, draw_compare
+    from hemostat.report import Comparison
 
-    compared = compare_runs(records)
-    print(
-        json_text.dumps(compared, indent=1)
-        if show["json"]
-        else "\n".join(compare_lines(compared, show["why"]))
-    )
+    compared = Comparison(records)
+    lines = [json_text.dumps(compared.values, indent=1)] if show["json"] else compared.lines(show["why"])
+    print("\n".join(lines))
     if show["plot"]:
-        path = draw_compare(records, root / "compare.png")
+        path = compared.draw(root / "compare.png")
         typer.echo(f"wrote {path}", err=show["json"])
 
 

@@ -1,6 +1,6 @@
 """What a person reads: the recipe as a table, a plan, the summary of a run and its pictures."""
 
-from hemostat.report.compare import compare_lines, compare_runs, draw_compare
+from hemostat.report.compare import Comparison
 from hemostat.report.notify import Message, Notifier, NotifySettings
 from hemostat.report.picture import draw_loss
 from hemostat.report.plan_files import write_plan_files
@@ -10,12 +10,10 @@ from hemostat.report.recipe_table import recipe_lines
 from hemostat.report.summary import run_summary
 
 __all__ = [
+    "Comparison",
     "Message",
     "Notifier",
     "NotifySettings",
-    "compare_lines",
-    "compare_runs",
-    "draw_compare",
     "draw_loss",
     "draw_plan",
     "plan_text",

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from hemostat.errors import MissingExtraError, UsageError
+from hemostat.errors import UsageError
+from hemostat.report.picture import picture
 from hemostat.track import RunRecord
 from hemostat.units import format_count, format_number, format_plus_minus, format_seconds, format_usd
 
@@ -28,20 +29,61 @@ _FIRST = (
 )
 
 
-def compare_runs(records: Sequence[RunRecord]) -> dict[str, Any]:
+class Comparison:
     """What differs between runs, and how they did.
 
     Args:
         records: two or more runs; of any trainer, what they do not say is None.
 
-    Returns:
-        runs: ids; metric: what is compared; differ: {name: [value of each run]}; at: list of
-        {"samples", "values"}, at equal samples; best, samples, train_s, usd, evaluations: [of each run];
-        shards: {"run", "against", "changes"} of each run whose data differ from those of the first one.
+    Attributes:
+        values: runs: ids; metric: what is compared; differ: {name: [value of each run]}; at: list of
+            {"samples", "values"}, at equal samples; best, samples, train_s, usd, evaluations: [of each run];
+            shards: {"run", "against", "changes"} of each run whose data differ from those of the first one.
 
     Raises:
         UsageError: fewer than two runs, or one of them twice.
     """
+
+    def __init__(self, records: Sequence[RunRecord]) -> None:
+        self._records = records
+        self.values = _compared(records)
+
+    def lines(self, full: bool = False) -> list[str]:
+        """The table, a column for each run.
+
+        Args:
+            full: all values that differ and all figures; else 12 lines.
+        """
+        return _lines(self.values, full)
+
+    def draw(self, path: Path) -> Path:
+        """Draw the compared metric of all runs over samples.
+
+        Args:
+            path: the PNG.
+
+        Raises:
+            MissingExtraError: matplotlib is not installed.
+            RecordError: the disk refused the picture.
+            UsageError: there is nothing to draw.
+        """
+        metric = str(self.values["metric"])
+        curves = {record.id: record.metrics(metric) for record in self._records}
+        if not any(curves.values()):
+            raise UsageError(f"{metric} was recorded by none of the runs: there is nothing to draw.")
+        with picture(path, "the comparison as PNG", (8, 4.5)) as figure:
+            axes = figure.add_subplot()
+            for name, points in curves.items():
+                samples, values = [point[1] for point in points], [point[2] for point in points]
+                axes.plot(samples, values, marker="o" if len(points) < 50 else None, markersize=3, label=name)
+            axes.set_xlabel("samples")
+            axes.set_ylabel(metric)
+            axes.grid(alpha=0.3)
+            axes.legend(fontsize=8)
+        return path
+
+
+def _compared(records: Sequence[RunRecord]) -> dict[str, Any]:
     if len(records) < 2:
         raise UsageError(
             "compare needs two runs or more. Write `hemostat runs compare A B`; `hemostat runs` lists."
@@ -78,13 +120,7 @@ def compare_runs(records: Sequence[RunRecord]) -> dict[str, Any]:
     }
 
 
-def compare_lines(compared: dict[str, Any], full: bool = False) -> list[str]:
-    """The table, a column for each run.
-
-    Args:
-        compared: from `compare_runs`.
-        full: all values that differ and all figures; else 12 lines.
-    """
+def _lines(compared: dict[str, Any], full: bool) -> list[str]:
     figures = _figure_rows(compared, full)
     differ = list(compared["differ"].items())
     shards = _shard_lines(compared["shards"], full)
@@ -136,47 +172,6 @@ def _figure_rows(compared: dict[str, Any], full: bool) -> list[tuple[str, list[s
             label = {"train_s": "time", "usd": "cost"}.get(name, name)
             rows.append((label, ["" if value is None else form(value) for value in values]))
     return rows
-
-
-def draw_compare(records: Sequence[RunRecord], path: Path) -> Path:
-    """Draw the compared metric of all runs over samples.
-
-    Args:
-        records: the runs.
-        path: the PNG.
-
-    Raises:
-        MissingExtraError: matplotlib is not installed.
-        UsageError: there is nothing to draw.
-    """
-    metric = _metric(records)
-    curves = {record.id: record.metrics(metric) for record in records}
-    if not any(curves.values()):
-        raise UsageError(f"{metric} was recorded by none of the runs: there is nothing to draw.")
-    try:
-        import matplotlib
-    except ImportError:
-        raise MissingExtraError("matplotlib", extra="plot", purpose="the comparison as PNG") from None
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    figure, axes = pyplot.subplots(figsize=(8, 4.5), layout="constrained")
-    for name, points in curves.items():
-        marker = "o" if len(points) < 50 else None
-        axes.plot(
-            [point[1] for point in points],
-            [point[2] for point in points],
-            marker=marker,
-            markersize=3,
-            label=name,
-        )
-    axes.set_xlabel("samples")
-    axes.set_ylabel(metric)
-    axes.grid(alpha=0.3)
-    axes.legend(fontsize=8)
-    figure.savefig(path, dpi=110)
-    pyplot.close(figure)
-    return path
 
 
 def _cells(rows: list[tuple[str, list[str]]]) -> list[list[str]]:

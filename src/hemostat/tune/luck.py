@@ -20,7 +20,7 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
         name: the configuration, such as the number of its first trial.
         mean: mean objective over its seeds, lower is better.
         standard_error: of that mean, in the unit of the objective.
-        num_seeds: how many runs.
+        num_seeds: how many runs it has had.
         best_chance: chance, 0 to 1, that none of the others is truly better.
     """
 
