@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from hemostat.errors import UnknownNameError
+from hemostat.errors import FieldError, UnknownNameError
 from hemostat.plan.hardware import Cluster
 from hemostat.plan.layout import RECOMPUTE, Layout
 from hemostat.plan.profile import Profile
@@ -108,18 +108,45 @@ def divisible_by(profile: Profile) -> int:
     return math.gcd(*sizes) if sizes else 1
 
 
-def workloads(layout: Layout, global_batch: int, optimizer: str, precision: str) -> Iterator[Workload]:
-    """Micro-batches of 1, 2, 4 ... samples, each with the accumulation that makes the global batch of it."""
-    share = -(-global_batch // layout.num_data_ranks)
-    micro_batch = 1
-    while micro_batch <= share:
-        accumulation = -(-share // micro_batch)
-        yield Workload(
-            micro_batch=micro_batch,
-            accumulation=accumulation,
-            regime=regime_of(layout, optimizer, precision, accumulation),
+def cut_of(layout: Layout, global_batch: int, micro_batch: int) -> tuple[int, int]:
+    """(samples of the largest pass, passes of a rank) of at most so many samples a pass, as `hemostat train` cuts.
+
+    The ranks share the global batch out as it is: none is made larger to fill the passes up.
+
+    Args:
+        layout: whose data ranks share the batch.
+        global_batch: samples of a step.
+        micro_batch: the most that a pass may have.
+
+    Raises:
+        FieldError: fewer samples than data ranks.
+
+    Source: exact arithmetic, that of hemostat.recipe.split_batch.
+
+    Examples:
+        >>> cut_of(Layout(dp=8), 100, 16), cut_of(Layout(dp=8), 100, 8)
+        ((13, 1), (7, 2))
+    """
+    if global_batch < layout.num_data_ranks:
+        raise FieldError(
+            "global_batch",
+            global_batch,
+            f"leaves some of the {layout.num_data_ranks} data ranks of {layout} without a sample",
+            f"Give {layout.num_data_ranks} or more, or a layout with fewer.",
         )
-        micro_batch *= 2
+    share = -(-global_batch // layout.num_data_ranks)
+    accumulation = -(-share // micro_batch)
+    return -(-share // accumulation), accumulation
+
+
+def workloads(layout: Layout, global_batch: int, optimizer: str, precision: str) -> Iterator[Workload]:
+    """Passes of 1, 2, 4 ... samples and of all that a rank has, evened out over the passes that they need."""
+    share, _ = cut_of(layout, global_batch, global_batch)
+    powers = (1 << power for power in range(share.bit_length()))
+    for most in sorted({*powers, share}):
+        micro_batch, accumulation = cut_of(layout, global_batch, most)
+        regime = regime_of(layout, optimizer, precision, accumulation)
+        yield Workload(micro_batch=micro_batch, accumulation=accumulation, regime=regime)
 
 
 def recomputations(layout: Layout) -> Iterator[Layout]:

@@ -185,9 +185,7 @@ def _block_products(decoder: Decoder, used: Software) -> tuple[Product, ...]:
     queries, keys = decoder.num_heads * width, decoder.num_kv_heads * width
     density = 0.5 if used.is_flash else 1.0
     first, heads = 2 if decoder.is_gated else 1, decoder.num_kv_heads
-    group = (
-        decoder.num_heads // heads
-    )  # heads of queries that read the same keys, and are not torn apart by tp
+    group = decoder.num_heads // heads  # of queries that read the same keys, and stay together under tp
     return (
         Product(rows=tokens, inner=hidden, columns=queries + 2 * keys, cut="columns"),
         Product(
