@@ -106,6 +106,12 @@ def torchtitan_figures(rows: Sequence[Row]) -> list[Figure]:
         figure("torchtitan_reserved_max_error_pct", max(map(abs, both)), "%", 10, note),
         figure("torchtitan_reserved_max_under_pct", max(0.0, -min(both)), "%", 5, "predicted too little"),
         figure(
+            "torchtitan_reserved_upper_end_max_under_pct",
+            upper_end_under_pct(rows),
+            "%",
+            note="the upper end of the error bar, by which the search judges what is safe",
+        ),
+        figure(
             "torchtitan_reserved_inside_error_bar_pct", inside_pct(rows), "%", note="between low and high"
         ),
         figure("torchtitan_reserved_mean_error_pct", statistics.mean(map(abs, both)), "%"),
@@ -126,6 +132,15 @@ def inside_pct(rows: Sequence[Row]) -> float:
     """Share of the measured figures that lie within the forecast's own error bar."""
     bars = [(row.measured_bytes, row.forecast.reserved) for row in rows if row.forecast is not None]
     return 100 * statistics.mean(size.low_bytes <= measured <= size.high_bytes for measured, size in bars)
+
+
+def upper_end_under_pct(rows: Sequence[Row]) -> float:
+    """How far the upper end of the forecast's error bar is under what was measured, at most."""
+    return max(
+        100 * (1 - row.forecast.reserved.high_bytes / row.measured_bytes)
+        for row in rows
+        if row.forecast is not None
+    )
 
 
 def vramcalc_figures(rows: Sequence[Row]) -> list[Figure]:
