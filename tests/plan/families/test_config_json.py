@@ -79,13 +79,20 @@ def test_an_mpt_has_positions_that_are_computed_and_a_shared_table():
 def test_the_length_of_a_sample_can_be_chosen():
     assert decoder_of(LLAMA).num_tokens == 131072
     assert decoder_of(LLAMA, 2048).num_tokens == 2048
+    with pytest.raises(FieldError, match="num_tokens=0"):
+        decoder_of(LLAMA, 0)
+
+
+def test_a_width_of_the_heads_need_not_divide_the_hidden_size():
+    assert decoder_of(LLAMA | {"hidden_size": 1000, "head_dim": 64}).head_width == 64
 
 
 def test_an_unknown_family_lists_the_known_ones():
     with pytest.raises(UnknownNameError, match=r"model_type='lama'.*Did you mean 'llama'.*mistral"):
         decoder_of(LLAMA | {"model_type": "lama"})
-    with pytest.raises(UnknownNameError, match="model_type='None'"):
-        decoder_of({})
+    for config, said in (({}, "None"), ({"model_type": ["llama"]}, r"\['llama'\]")):
+        with pytest.raises(UnknownNameError, match=f"model_type=[\"']{said}[\"']"):
+            decoder_of(config)
 
 
 @pytest.mark.parametrize(
@@ -98,6 +105,17 @@ def test_an_unknown_family_lists_the_known_ones():
         (LLAMA | {"hidden_size": "wide"}, "hidden_size='wide': is not a whole number"),
         (LLAMA | {"vocab_size": -3}, "vocab=-3: must be 1 or more"),
         ([LLAMA], "config='list': is not a table"),
+        (LLAMA | {"num_attention_heads": 0}, "num_attention_heads=0: does not divide"),
+        (LLAMA | {"hidden_size": 1000, "num_attention_heads": 16}, "num_attention_heads=16: does not divide"),
+        (LLAMA | {"num_key_value_heads": 0}, "num_kv_heads=0: must be 1 or more"),
+        (LLAMA | {"head_dim": "64 wide"}, "head_dim='64 wide': is not a whole number"),
+        (LLAMA | {"head_dim": "64"}, "head_dim='64': is not a whole number"),
+        (LLAMA | {"head_dim": -64}, "head_width=-64: must be 1 or more"),
+        (LLAMA | {"intermediate_size": 1 << 50}, "ffn=1125899906842624: is larger than"),
+        (MPT | {"expansion_ratio": "x"}, "expansion_ratio='x': is not a whole number"),
+        (MPT | {"expansion_ratio": [4]}, "expansion_ratio=[4]: is not a whole number"),
+        (MPT | {"max_seq_len": None}, "max_seq_len=None: is missing"),
+        (LLAMA | {"tie_word_embeddings": "false"}, "tie_word_embeddings='false': is neither"),
     ],
 )
 def test_what_is_wrong_in_a_config_is_named(config, said):
@@ -109,9 +127,10 @@ def test_what_is_wrong_in_a_config_is_named(config, said):
 def test_a_config_is_read_from_a_file(tmp_path):
     path = tmp_path / "small.json"
     path.write_text(json.dumps(LLAMA))
-    assert read_config(path).name == "small"
-    path.write_text("{")
-    with pytest.raises(FieldError, match="is not JSON"):
-        read_config(path)
+    assert read_config(path) == LLAMA
+    for text, said in (("{", "is not JSON"), ("[1]", "is no table of names"), ("[" * 100_000, "is not JSON")):
+        path.write_text(text)
+        with pytest.raises(FieldError, match=said):
+            read_config(path)
     with pytest.raises(FieldError, match="cannot be read"):
         read_config(tmp_path / "absent.json")

@@ -50,26 +50,26 @@ FAMILIES: Final[dict[str, tuple[dict[str, str], dict[str, Any], bool]]] = {
 }
 
 
-def read_config(path: str | Path, num_tokens: int | None = None) -> Decoder:
-    """A decoder from a config.json on the disk.
+def read_config(path: str | Path) -> dict[str, Any]:
+    """The values of a config.json on the disk.
 
     Args:
         path: of the file.
-        num_tokens: of one sample; None: the most that the model has positions for.
 
     Raises:
-        FieldError: no such file, no JSON, or a size is missing.
-        UnknownNameError: not one of the known families.
+        FieldError: no such file, no JSON, or no table of names.
     """
     try:
-        config = json.loads(Path(path).read_text(encoding="utf-8"))
+        found = json.loads(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
         raise FieldError(
             "model", str(path), f"cannot be read ({error.strerror})", "Check the path."
         ) from None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise FieldError("model", str(path), f"is not JSON ({error})", "Give a config.json.") from None
-    return decoder_of(config, num_tokens, name=Path(path).stem)
+    if not isinstance(found, dict):
+        raise FieldError("model", str(path), "is no table of names", "Give a Hugging Face config.json.")
+    return found
 
 
 def decoder_of(config: Mapping[str, Any], num_tokens: int | None = None, name: str = "") -> Decoder:
@@ -81,7 +81,7 @@ def decoder_of(config: Mapping[str, Any], num_tokens: int | None = None, name: s
         name: of the model; empty: the family's.
 
     Raises:
-        FieldError: a size is missing or no whole number.
+        FieldError: a size is missing or no whole number, or the heads do not divide the hidden size.
         UnknownNameError: not one of the known families.
 
     Source: the configuration classes of transformers 4.57 (`LlamaConfig`, `Qwen2Config`, `GPT2Config`,
@@ -96,7 +96,7 @@ def decoder_of(config: Mapping[str, Any], num_tokens: int | None = None, name: s
     if not isinstance(config, Mapping):
         raise FieldError("config", type(config).__name__, "is not a table of names", "Give a config.json.")
     family = config.get("model_type")
-    if family not in FAMILIES:
+    if not isinstance(family, str) or family not in FAMILIES:
         raise UnknownNameError("model_type", str(family), FAMILIES)
     names, kind, is_tied = FAMILIES[family]
     sizes = {ours: _whole(config, theirs) for ours, theirs in names.items() if config.get(theirs) is not None}
@@ -105,20 +105,47 @@ def decoder_of(config: Mapping[str, Any], num_tokens: int | None = None, name: s
             raise FieldError(
                 names[ours], None, f"is missing from the config of a {family}", "Write its number."
             )
-    hidden, heads = sizes["hidden"], sizes["num_heads"]
     block = {key: value for key, value in kind.items() if key != "has_positions"}
     positions = sizes.get("num_tokens", 0)
-    sizes.setdefault("num_kv_heads", heads)
-    sizes.setdefault("ffn", int(config.get("expansion_ratio", 4)) * hidden)
-    sizes["num_tokens"] = num_tokens or positions
+    if num_tokens is None and not positions:
+        raise FieldError(
+            names["num_tokens"], None, f"is missing from the config of a {family}", "Give plan.sample_tokens."
+        )
+    sizes.setdefault("num_kv_heads", sizes["num_heads"])
+    sizes.setdefault("ffn", _ratio(config) * sizes["hidden"])
+    sizes["num_tokens"] = positions if num_tokens is None else num_tokens
     values: dict[str, Any] = {**block, **sizes}
     return Decoder(
         name=name or family,
-        head_width=config.get("head_dim") or hidden // heads,
+        head_width=_head_width(config, sizes["hidden"], (names["num_heads"], sizes["num_heads"])),
         num_positions=positions if kind.get("has_positions") else 0,
-        is_tied=bool(config.get("tie_word_embeddings", is_tied)),
+        is_tied=_is_tied(config, is_tied),
         **values,
     )
+
+
+def _head_width(config: Mapping[str, Any], hidden: int, heads: tuple[str, int]) -> int:
+    """As the config says it, else what each of the heads has of the hidden size, all of them alike."""
+    name, num_heads = heads
+    if config.get("head_dim") is not None:
+        return _whole(config, "head_dim")
+    if num_heads < 1 or hidden % num_heads:
+        raise FieldError(
+            name, num_heads, f"does not divide the hidden size {hidden:,}", "Write the model's own number."
+        )
+    return hidden // num_heads
+
+
+def _ratio(config: Mapping[str, Any]) -> int:
+    """Inner width of the MLP over the width of the blocks, where the config gives no inner width."""
+    return 4 if config.get("expansion_ratio") is None else _whole(config, "expansion_ratio")
+
+
+def _is_tied(config: Mapping[str, Any], usual: bool) -> bool:
+    found = config.get("tie_word_embeddings")
+    if not isinstance(found, bool | None):
+        raise FieldError("tie_word_embeddings", found, "is neither true nor false", "Write true or false.")
+    return usual if found is None else found
 
 
 def _whole(config: Mapping[str, Any], name: str) -> int:
