@@ -139,7 +139,7 @@ def test_configs_of_other_launchers(capsys, tmp_path):
     status, _, _ = said(capsys, *NUMBERS, "--output", str(tmp_path / "out"))
     assert status == 0
     deepspeed = json.loads((tmp_path / "out" / "deepspeed.json").read_text())
-    assert deepspeed["train_batch_size"] == 976 + 48  # 8 x 16 x 8: whole micro-batches
+    assert deepspeed["train_batch_size"] == 1024
     assert "num_processes: 8" in (tmp_path / "out" / "accelerate.yaml").read_text()
     assert "--nproc-per-node=8" in (tmp_path / "out" / "torchrun.sh").read_text()
 

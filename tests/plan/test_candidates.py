@@ -55,7 +55,9 @@ def test_micro_batches_and_accumulation_make_the_global_batch():
 def test_a_batch_is_cut_as_training_cuts_it(num_ranks):
     for global_batch in (8, 13, 100, 122, 976):
         for most in (1, 2, 7, 16, 1000):
-            train = split_batch(global_batch, num_ranks=num_ranks, global_batch=global_batch, micro_batch=most)
+            train = split_batch(
+                global_batch, num_ranks=num_ranks, global_batch=global_batch, micro_batch=most
+            )
             found = cut_of(Layout(dp=num_ranks), global_batch, most)
             assert found == (train.micro_batch, train.accumulation)
     with pytest.raises(FieldError, match="global_batch=2: leaves some"):

@@ -5,10 +5,11 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from hemostat.plan.candidates import layouts, recomputations
 from hemostat.plan.families import decoder_profile
 from hemostat.plan.hardware import Cluster
 from hemostat.plan.largest import largest_batch, largest_model, largest_sample, scaled
-from hemostat.plan.search import Goal, search
+from hemostat.plan.search import Goal, choice_of, search
 
 CLUSTER, GOAL = Cluster.read("8xA100-40GB"), Goal(global_batch=1024)
 
@@ -37,6 +38,14 @@ def test_the_largest_batch_of_one_pass(story_profile):
     found = largest_batch(story_profile, CLUSTER, GOAL)
     assert found.value == found.choice.workload.micro_batch * found.choice.layout.num_data_ranks
     assert found.choice.workload.accumulation == 1
+    assert found.choice.is_safe(CLUSTER.device.memory_bytes)
+    ranks = [layout for layout in layouts(story_profile, CLUSTER, 8) if layout.pp == 1]
+    for layout in (more for axes in ranks for more in recomputations(axes)):
+        micro_batch = found.value // layout.num_data_ranks + 1
+        goal = Goal(global_batch=micro_batch * layout.num_data_ranks)
+        choice = choice_of(story_profile, CLUSTER, goal, (layout, micro_batch))
+        assert not choice.is_safe(CLUSTER.device.memory_bytes)
+    assert found.value % 512  # no power of two stops it
 
 
 @pytest.mark.parametrize("num_layers", [1, 7, 48])

@@ -31,7 +31,7 @@ def test_an_old_machine_that_costs_more_is_said_at_once(story_profile):
 
 def test_the_usual_batch_is_said_to_be_assumed(story_profile):
     plan = Plan.make(story_profile, "8xA100-40GB", {})
-    assert plan.goal.global_batch == 976 and "assumed" in plan.notes[0]
+    assert plan.goal.global_batch == 1024 and "assumed" in plan.notes[0]
 
 
 def test_more_devices_than_the_critical_batch_needs(story_profile):
@@ -62,6 +62,22 @@ def test_what_cannot_be_is_one_sentence(story_profile, cluster, values, said):
 def test_a_model_for_which_nothing_fits_says_what_is_closest():
     plan = Plan.make(Plan.profile_of_numbers({"num_layers": 96, "hidden": 12288}), "8xV100-16GB", {})
     assert plan.best is None and plan.doubled is None and plan.found.rejected
+
+
+def test_what_fits_is_asked_at_the_tokens_that_are_planned():
+    sizes = {
+        "num_hidden_layers": 16,
+        "hidden_size": 2048,
+        "num_attention_heads": 32,
+        "num_key_value_heads": 8,
+    }
+    config = {"model_type": "llama", **sizes, "vocab_size": 128256, "max_position_embeddings": 16384}
+    for tokens in (4096, 16384):
+        plan = Plan.make(Plan.profile_of_config(config, tokens), "8xA100-40GB", {"global_batch": 64})
+        batch, sample, model = plan.with_largest(config).largest
+        assert model.choice.step.num_tokens == 64 * tokens
+        assert batch.choice.step.num_tokens == batch.value * tokens
+        assert sample.choice.step.num_tokens <= 64 * tokens < 2 * sample.choice.step.num_tokens
 
 
 def test_a_config_of_an_unknown_family_lists_the_known_ones():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -78,21 +77,7 @@ def sizes_of(model: str, numbers: Mapping[str, int], section: Mapping[str, Any])
     if numbers:
         tokens = section.get("sample_tokens")
         return {**numbers, "num_tokens": tokens} if tokens else dict(numbers)
-    return _read_json(Path(model)) if model.endswith(".json") else None
-
-
-def _read_json(path: Path) -> dict[str, Any]:
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise FieldError(
-            "model", str(path), f"cannot be read ({error.strerror})", "Check the path."
-        ) from None
-    except ValueError as error:
-        raise FieldError("model", str(path), f"is not JSON ({error})", "Give a config.json.") from None
-    if not isinstance(found, dict):
-        raise FieldError("model", str(path), "is no table of names", "Give a Hugging Face config.json.")
-    return found
+    return Plan.read_config(model) if model.endswith(".json") else None
 
 
 def profile_of_model(model: str, sizes: Mapping[str, Any] | None, values: Mapping[str, Any]) -> Profile:

@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from hemostat.config import Config
-from hemostat.plan.candidates import divisible_by
+from hemostat.plan.candidates import cut_of, divisible_by
 from hemostat.plan.hardware import Cluster, known_devices
 from hemostat.plan.hardware import device as find_device
 from hemostat.plan.layout import Layout
@@ -104,10 +104,10 @@ def _single(
     profile: Profile, goal: Goal, wanted: Layout, micro_batch: int
 ) -> Iterator[tuple[str, Layout, int]]:
     """(what is typed, layout, micro-batch) of every change of one setting."""
-    share = -(-goal.global_batch // wanted.num_data_ranks)
     smaller = micro_batch // 2
     while smaller:
-        yield f"micro_batch={smaller}, accumulation={-(-share // smaller)}", wanted, smaller
+        smaller, accumulation = cut_of(wanted, goal.global_batch, smaller)
+        yield f"micro_batch={smaller}, accumulation={accumulation}", wanted, smaller
         smaller //= 2
     for recompute in ("selective", "full"):
         if wanted.recompute == "none" or (wanted.recompute, recompute) == ("selective", "full"):

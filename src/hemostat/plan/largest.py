@@ -11,6 +11,7 @@ from hemostat.config import Config
 from hemostat.plan.candidates import layouts, recomputations
 from hemostat.plan.families import Decoder, decoder_profile
 from hemostat.plan.hardware import Cluster
+from hemostat.plan.layout import Layout
 from hemostat.plan.profile import Profile
 from hemostat.plan.search import Choice, Goal, choice_of, search
 
@@ -37,23 +38,25 @@ def largest_batch(profile: Profile, cluster: Cluster, goal: Goal) -> Largest:
     Examples:
         >>> tiny = Decoder(num_layers=2, hidden=64, num_heads=4, num_kv_heads=4, head_width=16, ffn=256, vocab=1000,
         ...                num_tokens=128)
-        >>> largest_batch(decoder_profile(tiny), Cluster.read("V100-16GB"), Goal(global_batch=1)).value
-        4096
+        >>> largest_batch(decoder_profile(tiny), Cluster.read("V100-16GB"), Goal(global_batch=1)).value > 4096
+        True
     """
-    best = Largest(what="samples of one pass on all devices", value=0)
+    what = "samples of one pass on all devices"
+    best = Largest(what=what, value=0)
     for axes in layouts(profile, cluster, cluster.num_devices):
         if axes.pp > 1:
             continue  # a pipeline lives on accumulation
         for layout in recomputations(axes):
-            micro_batch = 1
-            while True:
+
+            def with_samples(micro_batch: int, layout: Layout = layout) -> Choice | None:
                 one_pass = msgspec.structs.replace(goal, global_batch=micro_batch * layout.num_data_ranks)
                 choice = choice_of(profile, cluster, one_pass, (layout, micro_batch))
-                if not choice.is_safe(cluster.device.memory_bytes):
-                    break
-                if one_pass.global_batch > best.value:
-                    best = Largest(what=best.what, value=one_pass.global_batch, choice=choice)
-                micro_batch *= 2
+                return choice if choice.is_safe(cluster.device.memory_bytes) else None
+
+            more = best.value // layout.num_data_ranks + 1
+            found = _grow(what, with_samples, more)
+            if found.choice is not None:
+                best = Largest(what=what, value=found.value * layout.num_data_ranks, choice=found.choice)
     return best
 
 
@@ -66,7 +69,7 @@ def largest_sample(decoder: Decoder, cluster: Cluster, goal: Goal) -> Largest:
         batch = max(1, tokens_per_step // num_tokens)
         return _fitting(decoder_profile(longer), cluster, msgspec.structs.replace(goal, global_batch=batch))
 
-    return _grow("tokens of a sample", with_tokens, 128)
+    return _grow("tokens of a sample", with_tokens, 128, _NUM_HALVINGS)
 
 
 def largest_model(decoder: Decoder, cluster: Cluster, goal: Goal) -> Largest:
@@ -80,7 +83,7 @@ def largest_model(decoder: Decoder, cluster: Cluster, goal: Goal) -> Largest:
         found[num_layers] = _fitting(decoder_profile(grown), cluster, goal)
         return found[num_layers]
 
-    layers = _grow("layers", with_layers, 1)
+    layers = _grow("layers", with_layers, 1, _NUM_HALVINGS)
     return Largest(what="parameters", value=sizes.get(layers.value, 0), choice=layers.choice)
 
 
@@ -113,19 +116,22 @@ def _fitting(profile: Profile, cluster: Cluster, goal: Goal) -> Choice | None:
     return best if best is not None and best.is_safe(cluster.device.memory_bytes) else None
 
 
-def _grow(what: str, at: Callable[[int], Choice | None], start: int) -> Largest:
-    """Double until it does not fit, then halve the gap."""
+def _grow(
+    what: str, at: Callable[[int], Choice | None], start: int, num_halvings: int | None = None
+) -> Largest:
+    """Double until it does not fit, then halve the gap; None: until there is none."""
     value, choice = 0, None
     upper = start
     while (more := at(upper)) is not None:
         value, choice, upper = upper, more, 2 * upper
-    for _ in range(_NUM_HALVINGS):
+    if choice is None:
+        return Largest(what=what, value=0)
+    while upper - value > 1 and num_halvings != 0:
         middle = (value + upper) // 2
-        if middle in (value, upper):
-            break
         more = at(middle)
         if more is None:
             upper = middle
         else:
             value, choice = middle, more
+        num_halvings = None if num_halvings is None else num_halvings - 1
     return Largest(what=what, value=value, choice=choice)

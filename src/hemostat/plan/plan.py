@@ -14,7 +14,7 @@ from hemostat.plan.candidates import regime_of
 from hemostat.plan.changes import Change, changes
 from hemostat.plan.compute import Terms
 from hemostat.plan.cost import better_machine, cluster_price
-from hemostat.plan.families import decoder_from_numbers, decoder_of, decoder_profile
+from hemostat.plan.families import decoder_from_numbers, decoder_of, decoder_profile, read_config
 from hemostat.plan.hardware import Cluster
 from hemostat.plan.largest import Largest, largest_batch, largest_model, largest_sample
 from hemostat.plan.layout import Layout
@@ -24,9 +24,8 @@ from hemostat.plan.search import Choice, Found, Goal, choice_of, search
 from hemostat.plan.workload import Workload
 from hemostat.units import format_usd
 
-TOKENS_PER_STEP: Final = (
-    1_000_000  # where nobody said a batch: 0.5 to 4 million tokens are usual for language models
-)
+# Where nobody said a batch: 0.5 to 4 million tokens are usual for language models, and a power of two divides well.
+TOKENS_PER_STEP: Final = 1 << 20
 SAMPLES_PER_DEVICE: Final = 32
 
 
@@ -48,7 +47,7 @@ class PlanSettings(Config, frozen=True, kw_only=True):
     """What a plan may be told; `[plan]` in TOML.
 
     Attributes:
-        global_batch: samples of one optimizer step; None: about a million tokens, or 32 samples a device.
+        global_batch: samples of one optimizer step; None: about a million tokens (2^20), or 32 samples a device.
         num_tokens: of the whole run (samples, for a model without tokens); None: no days and no dollars.
         num_samples: the same in samples, where `num_tokens` is not given.
         sample_tokens: of one sample, for a config.json or three numbers; None: all positions that the model has.
@@ -165,12 +164,23 @@ class Plan(Config, frozen=True, kw_only=True):
         """
         found = [largest_batch(self.profile, self.cluster, self.goal)]
         if sizes is not None:
-            decoder = decoder_of(sizes) if "model_type" in sizes else decoder_from_numbers(**sizes)
+            is_config = "model_type" in sizes
+            tokens = self.profile.num_tokens
+            decoder = decoder_of(sizes, tokens) if is_config else decoder_from_numbers(**sizes)
             found += [
                 largest_sample(decoder, self.cluster, self.goal),
                 largest_model(decoder, self.cluster, self.goal),
             ]
         return msgspec.structs.replace(self, largest=tuple(found))
+
+    @staticmethod
+    def read_config(path: str) -> dict[str, Any]:
+        """The values of a Hugging Face `config.json` on the disk.
+
+        Raises:
+            FieldError: no such file, no JSON, or no table of names.
+        """
+        return read_config(path)
 
     @staticmethod
     def profile_of_config(config: Mapping[str, Any], num_tokens: int | None = None) -> Profile:
@@ -229,8 +239,9 @@ def _length(profile: Profile, settings: PlanSettings) -> float | None:
 def _global_batch(profile: Profile, cluster: Cluster, settings: PlanSettings) -> int:
     given = settings.global_batch
     if given is None:
-        usual = TOKENS_PER_STEP // profile.num_tokens if profile.num_tokens > 1 else 0
-        return max(usual, SAMPLES_PER_DEVICE * cluster.num_devices if not usual else 1)
+        if profile.num_tokens == 1:
+            return SAMPLES_PER_DEVICE * cluster.num_devices
+        return max(1, TOKENS_PER_STEP // profile.num_tokens)
     if given < 1:
         raise FieldError("global_batch", given, "must be 1 or more", "Give samples, or tokens: 4Mtok.")
     return given
@@ -260,12 +271,11 @@ def _wanted(profile: Profile, cluster: Cluster, goal: Goal, settings: PlanSettin
         return choice_of(profile, cluster, goal, (layout, settings.micro_batch))
     share = -(-goal.global_batch // layout.num_data_ranks)
     best = choice_of(profile, cluster, goal, (layout, 1))
-    micro_batch = 2
-    while micro_batch <= share and best.is_safe(cluster.device.memory_bytes):
-        more = choice_of(profile, cluster, goal, (layout, micro_batch))
+    while best.workload.micro_batch < share and best.is_safe(cluster.device.memory_bytes):
+        more = choice_of(profile, cluster, goal, (layout, min(share, 2 * best.workload.micro_batch)))
         if not more.is_safe(cluster.device.memory_bytes):
             break
-        best, micro_batch = more, 2 * micro_batch
+        best = more
     return best
 
 
