@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import bisect
 import math
+from functools import cached_property
 from typing import Any, Literal
 
 import msgspec
@@ -71,7 +73,7 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True):
         return self.points[-1].at if self.points else 0
 
 
-class History(msgspec.Struct, frozen=True, kw_only=True):
+class History(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """All trials, as a sampler or a pruner may see them.
 
     Attributes:
@@ -105,5 +107,56 @@ class History(msgspec.Struct, frozen=True, kw_only=True):
 
     def at_rung(self, at: int) -> list[tuple[float, Trial]]:
         """Every trial that has a score at a position, best first; equal scores in the order of their numbers."""
-        scored = [(score, trial) for trial in self.trials if (score := self.score(trial, at)) is not None]
-        return sorted(scored, key=lambda pair: (pair[0], pair[1].number))
+        board = self._boards[at] if at in self._boards else self._board(at)
+        return [(score, self.trials[number]) for score, number in board]
+
+    def put(self, trial: Trial) -> History:
+        """The history with one more trial, or with a newer state of a trial that it has; costs O(trials) at most.
+
+        Examples:
+            >>> history = History(trials=(), sign=1, rungs=(1, 2)).put(Trial(number=0, config={}, origin="random"))
+            >>> len(history.put(history.trials[0]).trials)
+            1
+        """
+        number = trial.number
+        before = self.trials[number] if number < len(self.trials) else None
+        after = History(
+            trials=(*self.trials[:number], trial, *self.trials[number + 1 :]),
+            sign=self.sign,
+            rungs=self.rungs,
+        )
+        after.__dict__["_boards"] = self._boards | {
+            at: after._moved(self._boards[at], before, trial, at) for at in self._changed(before, trial)
+        }
+        return after
+
+    @cached_property
+    def _boards(self) -> dict[int, list[tuple[float, int]]]:
+        """Score and number at each rung, sorted; kept from one history to the next, for they are asked for often."""
+        return {at: self._board(at) for at in self.rungs}
+
+    def _board(self, at: int) -> list[tuple[float, int]]:
+        return sorted(
+            (score, trial.number) for trial in self.trials if (score := self.score(trial, at)) is not None
+        )
+
+    def _changed(self, before: Trial | None, trial: Trial) -> list[int]:
+        """The rungs where a trial may have another score than before."""
+        if before is None or before.outcome != trial.outcome or len(trial.points) < len(before.points):
+            return list(self.rungs)
+        added = {point.at for point in trial.points[len(before.points) :]}
+        return [at for at in self.rungs if at in added]
+
+    def _moved(
+        self, board: list[tuple[float, int]], before: Trial | None, trial: Trial, at: int
+    ) -> list[tuple[float, int]]:
+        old = None if before is None else self.score(before, at)
+        new = self.score(trial, at)
+        if old == new:
+            return board
+        moved = list(board)
+        if old is not None:
+            del moved[bisect.bisect_left(moved, (old, trial.number))]
+        if new is not None:
+            bisect.insort(moved, (new, trial.number))
+        return moved

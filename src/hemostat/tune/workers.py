@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Protocol
 
 import msgspec
@@ -18,6 +19,8 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
         start: position that it goes on from; 0 is a new start, anything else needs its checkpoint.
         until: position to reach.
         seed: seed of the trial, the same for each of its stretches.
+        issued_s: the study's clock when it was given. A study that is resumed gives the orders that were under way
+            once more, with the old time: whoever can find the running trial again does, all others begin again.
     """
 
     trial: int
@@ -25,6 +28,7 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     start: int
     until: int
     seed: int
+    issued_s: float = 0.0
 
 
 class Progress(msgspec.Struct, frozen=True, kw_only=True):
@@ -80,5 +84,28 @@ class Workers(Protocol):
         ...
 
     def stop(self, trial: int) -> None:
-        """Ask a running trial to save if it can, and to leave; its `End` follows."""
+        """Ask a running trial to save if it can, and to leave; its `End` follows.
+
+        Asked a second time, it is ended at once, saved or not: a cap has been reached.
+        """
         ...
+
+
+class Clock:
+    """The seconds of a study: it goes on where the journal ends, and no change of the machine's date moves it.
+
+    Args:
+        start_s: what it shows now; `Study.clock_s` of a study that is resumed.
+
+    Examples:
+        >>> clock = Clock(3600.0)
+        >>> 3600.0 <= clock.now_s() < 3601.0
+        True
+    """
+
+    def __init__(self, start_s: float = 0.0) -> None:
+        self._start_s = start_s - time.monotonic()
+
+    def now_s(self) -> float:
+        """Seconds since the study began, without the time in which nobody ran it."""
+        return self._start_s + time.monotonic()
