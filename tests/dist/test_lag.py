@@ -107,7 +107,7 @@ def trained(lag_steps: int, bad: dict[int, str], choices: dict[str, Any]) -> dic
                 how = bad.get(session.position[0] + 1, "")
                 empty = how == "empty"
                 loss = loss_of(session, batch) * (0.0 if empty else 1.0)
-                count = torch.tensor(0.0 if empty else 2.0 * len(batch[0]))
+                count = torch.tensor(0.0 if empty else 3.0 * len(batch[0]) + 1)
                 session.backward(poisoned(loss, how if mine else ""), count=count)
         noise = session.noise.state()
         found = [(finding.code, finding.where, finding.message) for finding in session.outcome.findings]

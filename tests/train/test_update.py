@@ -87,3 +87,40 @@ def test_every_known_optimizer_is_built_with_its_settings(name):
 def test_an_optimizer_that_torch_lacks_is_left_to_the_task():
     with pytest.raises(TaskError, match=r"Return yours from optimizer\(self, params\)"):
         build_optimizer("lamb", [torch.nn.Parameter(torch.zeros(1))], {"lr": 0.1})
+
+
+def fused(kind: type[torch.optim.Optimizer], **settings: float) -> tuple[torch.nn.Parameter, Updater]:
+    weight = torch.nn.Parameter(torch.ones(2))
+    return weight, Updater(kind([weight], lr=1.0, fused=True, **settings), Precision("fp32", CPU), 1.0, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("factor", "finite", "applied"), [(0.3, True, True), (0.3, False, False), (0.0, True, False)]
+)
+def test_on_the_device_the_step_is_the_same_or_none(factor, finite, applied):
+    found = []
+    for there in (False, True):
+        weight, updater = fused(torch.optim.SGD, momentum=0.9)
+        weight.grad = torch.tensor([3.0, 4.0])
+        updater.apply(1.0, lr=0.1)  # sets up the momentum
+        weight.grad = torch.tensor([3.0, 4.5])
+        before = weight.detach().clone()
+        if there:
+            scalar = torch.tensor(factor, dtype=torch.float64)
+            update = updater.apply_on_device(scalar, 0.2, torch.tensor(finite))
+        else:
+            update = updater.apply(factor, 0.2, finite=finite)
+        assert torch.equal(before, weight) is not applied and weight.grad is None
+        momentum = updater.optimizer.state[weight]["momentum_buffer"]
+        found.append((weight.tolist(), momentum.tolist(), bool(update.applied), float(update.grad_norm)))
+    assert found[0] == found[1] and found[0][2] is applied
+
+
+def test_a_parameter_has_begun_with_a_step_that_was_applied():
+    weight, updater = fused(torch.optim.SGD, momentum=0.9)
+    for grad, begun in (([math.nan, 1.0], False), ([1.0, 1.0], True)):
+        weight.grad = torch.tensor(grad)
+        assert not updater.has_begun
+        updater.apply(1.0, 0.1)
+        weight.grad = torch.ones(2)
+        assert updater.has_begun is begun

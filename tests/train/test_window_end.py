@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 import torch.distributed as dist
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.data import TensorDataset
 
 from hemostat.recipe import Base
-from hemostat.train import Session, TrainSettings
+from hemostat.train import Session, TrainSettings, window_end
+from hemostat.train.precision import Precision
+from hemostat.train.update import Updater, build_optimizer
 
 
 def saturated(weights: torch.Tensor, how: str) -> torch.Tensor:
@@ -80,3 +86,44 @@ def test_loss_or_gradient_that_is_not_finite_on_one_rank_is_skipped_by_all_and_n
             "step 4 was skipped on all ranks: gradient not finite on rank 1 (epoch 0, samples 28 to 31).",
         ]
     )
+
+
+class Devices(TorchDispatchMode):
+    """Notes where the tensors of each operation lie."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: set[str] = set()
+        self.num_steps = 0
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
+        is_step = "_fused_" in str(function)  # some of these have no form without values
+        self.num_steps += is_step
+        found = None if is_step else function(*args, **(kwargs or {}))
+        for leaf in torch.utils._pytree.tree_leaves((args, kwargs, found)):
+            if isinstance(leaf, torch.Tensor):
+                self.seen.add(leaf.device.type)
+        return found
+
+
+@pytest.mark.parametrize("name", ["sgd", "adam", "adamw"])
+def test_a_late_update_on_an_accelerator_asks_it_for_nothing(name, monkeypatch):
+    """Tensors without values, which say that they are on a GPU: whoever asks for a value gets an error."""
+    monkeypatch.setattr(window_end, "OnItsWay", list)
+    cuda = torch.device("cuda", 0)
+    with FakeTensorMode():
+        params = [torch.nn.Parameter(torch.zeros(size, device=cuda)) for size in ((3, 2), (3,))]
+        optimizer = build_optimizer(name, params, {"lr": 0.1, "momentum": 0.9}, fused=True)
+        updater = Updater(optimizer, Precision("fp32", cuda), clip_norm=1.0, base_lr=0.1)
+        assert updater.skips_on_device
+        for param in params:
+            param.grad = torch.ones_like(param)
+        world = SimpleNamespace(device=cuda, sum_there=lambda values: values)
+        session = SimpleNamespace(world=world, updater=updater, precision=Precision("fp32", cuda))
+        mine = [torch.full((), 3.0, dtype=torch.float64, device=cuda) for _ in range(3)]
+        with Devices() as devices:
+            told = window_end._update_late(session, 8, 0.1, mine)
+        assert len(told) == 9 and {figure.device for figure in told} == {cuda}
+        assert devices.seen == {"cuda"} and devices.num_steps == 1
+        with pytest.raises(RuntimeError, match=r"not linked with|_local_scalar_dense"):
+            float(told[0])

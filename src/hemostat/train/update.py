@@ -130,10 +130,12 @@ class Updater:
         applied = finite & (factor != 0.0)
         multiplier = factor
         if self._clip_norm is not None:
-            multiplier = factor * torch.where(norm > self._clip_norm, self._clip_norm / norm, 1.0)
+            multiplier = factor * (torch.full_like(norm, self._clip_norm) / norm).clamp(max=1.0)
         scale_(grads, multiplier)
         self._set_rates(lr)
-        self._step(partial(self._precision.step_unless, ~applied, ~finite, self.optimizer))
+        self._step(
+            partial(self._precision.step_unless, applied.logical_not(), finite.logical_not(), self.optimizer)
+        )
         return Update(applied, norm)
 
     @property
@@ -255,6 +257,6 @@ def build_optimizer(
     arguments: dict[str, Any] = {key: settings[key] for key in accepted if key in settings}
     if name in ("adam", "adamw"):
         arguments["betas"] = (settings.get("beta1", 0.9), settings.get("beta2", 0.999))
-    if fused and name != "rmsprop":
+    if fused and name in ("sgd", "adam", "adamw"):  # on a GPU the others have none in every torch from 2.9 on
         arguments["fused"] = True
     return kind(params, **arguments)

@@ -46,18 +46,19 @@ class Made(NamedTuple):
         number: of its window.
         micro: the last micro-batch of it.
         lr: learning rate.
-        told: the fields of `Figures`, one after the other.
+        told: what came of it, or the fields of `Figures` one after the other.
     """
 
     number: int
     micro: MicroBatch
     lr: float
-    told: OnItsWay | list[float]
+    told: Figures | OnItsWay
 
     def figures(self) -> Figures:
         """What came of it; waits for the device where that is still at it."""
-        told = self.told if isinstance(self.told, list) else self.told.read()
-        loss_sum, num_items, part_square, applied, grad_norm, loss_scale, *mine = told
+        if isinstance(self.told, Figures):
+            return self.told
+        loss_sum, num_items, part_square, applied, grad_norm, loss_scale, *mine = self.told.read()
         return Figures(loss_sum, num_items, part_square, applied, grad_norm, loss_scale, tuple(mine))
 
     def step(self, told: Figures) -> Step:
@@ -108,19 +109,19 @@ def finish_window(session: Session, micro: MicroBatch) -> None:
     session.pulse.enter("loop")
 
 
-def _update(session: Session, samples: int, lr: float, vote: Vote, mine: Sequence[float]) -> list[float]:
+def _update(session: Session, samples: int, lr: float, vote: Vote, mine: tuple[float, ...]) -> Figures:
     """One update that the host decides on, and what came of it."""
     finite = math.isfinite(vote.loss_sum) and math.isfinite(vote.num_items)
-    update = session.updater.apply(_factor(samples, vote.num_items), lr, finite=finite)
-    told = [*vote[:3], update.applied, update.grad_norm, session.precision.loss_scale, *mine]
-    return list(map(float, told))
+    applied, norm = session.updater.apply(_factor(samples, vote.num_items), lr, finite=finite)
+    return Figures(*vote[:3], float(applied), float(norm), session.precision.loss_scale, mine)
 
 
 def _update_late(session: Session, samples: int, lr: float, mine: Sequence[torch.Tensor]) -> OnItsWay:
     """The same without a value that the host would have to wait for."""
     pooled = session.world.sum_there(torch.stack(list(mine)))
     loss_sum, count, _ = pooled
-    factor = torch.where(count > 0, samples / count, 0.0)
+    # full_like: a plain number would be copied to the device, which waits for it, or be divided by in another way
+    factor = torch.where(count > 0, torch.full_like(count, samples) / count, torch.zeros_like(count))
     update = session.updater.apply_on_device(factor, lr, torch.isfinite(loss_sum) & torch.isfinite(count))
     number = on(session.world.device)
     told = (update.applied, update.grad_norm, session.precision.scale_as(number))
