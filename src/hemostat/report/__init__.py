@@ -7,6 +7,7 @@ from hemostat.report.plan_files import write_plan_files
 from hemostat.report.plan_picture import draw_plan
 from hemostat.report.plan_text import plan_text
 from hemostat.report.recipe_table import recipe_lines
+from hemostat.report.study_page import StudyPage
 from hemostat.report.summary import run_summary
 
 __all__ = [
@@ -14,6 +15,7 @@ __all__ = [
     "Message",
     "Notifier",
     "NotifySettings",
+    "StudyPage",
     "draw_loss",
     "draw_plan",
     "plan_text",
