@@ -91,8 +91,8 @@ def draw_parallel(space: Space, history: History, path: Path) -> Path | None:
         axes.set_yticks([])
         for column, parameter in enumerate(space.parameters):
             axes.axvline(column, color="grey", linewidth=0.5)
-            for unit, side in ((0.0, "top"), (1.0, "bottom")):
-                axes.annotate(f"{_label(parameter, unit)}", (column, unit), ha="center", va=side, fontsize=7)
+            for unit, text in _labels(parameter):
+                axes.annotate(text, (column, unit), xytext=(3, 2), textcoords="offset points", fontsize=7)
         axes.set_title("parameters of the trials, the better the darker", fontsize=9)
     return path
 
@@ -117,6 +117,9 @@ def draw_importance(table: Sequence[Importance], path: Path) -> Path:
     return path
 
 
-def _label(parameter: Any, unit: float) -> str:
-    value = parameter.decode(unit)
-    return f"{value:g}" if isinstance(value, float) else str(value)
+def _labels(parameter: Any) -> list[tuple[float, str]]:
+    """What to write at which height: both ends of a range, or every value that has no order."""
+    if not parameter.ordered:
+        return [(parameter.encode(value), str(value)) for value in parameter.values]
+    values = [(unit, parameter.decode(unit)) for unit in (0.0, 1.0)]
+    return [(unit, f"{value:g}" if isinstance(value, float) else str(value)) for unit, value in values]
