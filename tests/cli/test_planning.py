@@ -74,7 +74,12 @@ def test_a_batch_in_tokens_is_one_in_samples(here):
 
 
 def recorded(name: str, hardware: dict, steps: int = 12) -> None:
-    header = {"hardware": hardware, "batch": {"micro_batch": 4, "accumulation": 2}}
+    header = {
+        "hardware": hardware,
+        "batch": {"micro_batch": 4, "accumulation": 2},
+        "precision": "bf16",
+        "task": {"spec": "line.py:Line"},
+    }
     path = create_run(Path(".hemostat/runs"), name, header)
     lines = [
         {"step": n, "samples": 8 * n, "values": {"loss": 1.0}, "time": 10.0 + 0.5 * n} for n in range(steps)
@@ -85,8 +90,16 @@ def recorded(name: str, hardware: dict, steps: int = 12) -> None:
 def test_a_run_on_one_device_calibrates(here):
     one = {"num_ranks": 1, "name": "NVIDIA A100-SXM4-40GB"}
     recorded("good", one)
-    assert measured("good") == {"measured": {"step_s": 0.5, "micro_batch": 4, "accumulation": 2}}
+    (step,) = measured("good")["measured"]
+    assert (step["step_s"], step["micro_batch"], step["accumulation"]) == (0.5, 4, 2)
+    assert (step["device"], step["precision"], step["run"]) == (one["name"], "bf16", "good")
+    assert measured("good, good")["measured"] == [step, step]
     assert measured("") == {}
+    section = {"plan": measured("good")}
+    assert profile_of_model("line.py:Line", None, section) == profile_of_model("line.py", None, section)
+    for model, sizes in (("line.py:Other", None), ("other.py:Line", None), ("", {"hidden": 64})):
+        with pytest.raises(UsageError, match=r"run good trained line\.py:Line, and"):
+            profile_of_model(model, sizes, section)
     recorded("many", {**one, "num_ranks": 2})
     recorded("slow", {"num_ranks": 1, "name": "cpu"})
     recorded("short", one, steps=2)

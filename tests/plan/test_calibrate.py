@@ -71,6 +71,39 @@ def test_one_step_moves_one_term_and_explains_the_step():
     assert error([row], found) < 0.02
 
 
+def one_device(terms: Terms, micro_batch: int) -> Measured:
+    """A step on one device; the small blocks wait for the host at one sample, and not at 64."""
+    work = Workload(micro_batch=micro_batch, regime=REGIMES[1])
+    row = Measured(profile(1024), Layout(dp=1), work, Cluster.read("1xA100-80GB"), 0.0)
+    return row._replace(step_s=duration(*row[:4], terms).step_s)
+
+
+@pytest.mark.parametrize("truth", [Terms(launch_s=2 * Terms().launch_s), Terms(matmul=0.4)])
+@pytest.mark.parametrize("taken", [1, 64])
+def test_one_step_makes_no_other_step_worse_than_it_was(truth, taken):
+    """The host twice as slow, measured at one sample: matmul takes no blame for what it does not cause."""
+    found = calibrate([one_device(truth, taken)])
+    for micro_batch in (1, 4, 16, 64):
+        other = one_device(truth, micro_batch)
+        assert error([other], found) < max(0.03, error([other], Terms()) * 1.001)
+
+
+def test_two_micro_batches_tell_the_host_from_the_device():
+    truth = Terms(launch_s=2 * Terms().launch_s, matmul=0.4)
+    found = calibrate([one_device(truth, micro_batch) for micro_batch in (1, 64)])
+    assert found.launch_s == pytest.approx(truth.launch_s, rel=0.03)
+    assert found.matmul == pytest.approx(truth.matmul, rel=0.03)
+    assert error([one_device(truth, 16)], found) < 0.03
+
+
+def test_no_term_is_moved_by_more_than_a_factor_of_four():
+    row = one_device(Terms(), 1)
+    found = calibrate([row._replace(step_s=100 * row.step_s)])
+    assert (
+        found.launch_s <= 4 * Terms().launch_s and error([row._replace(step_s=100 * row.step_s)], found) > 1
+    )
+
+
 def test_one_device_says_nothing_of_links():
     layout, work = Layout(dp=1), Workload(micro_batch=4)
     row = Measured(profile(1024), layout, work, Cluster.read("1xA100-80GB"), 0.1)

@@ -117,3 +117,26 @@ def test_measured_figures_are_those_that_were_published():
         assert found.matmul_flop_per_s == float(rows[theirs]["bf16_mamf_tflops"]) * 1e12
         assert found.peak("bf16") == pytest.approx(float(rows[theirs]["bf16_peak_tflops"]) * 1e12, rel=0.01)
         assert found.hbm_bytes_per_s == pytest.approx(float(rows[theirs]["hbm_TBps"]) * 1e12, rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("driver", "name"),
+    [
+        ("NVIDIA A100-SXM4-40GB", "A100-40GB"),
+        ("NVIDIA A100-PCIE-40GB", "A100-40GB-PCIe"),
+        ("NVIDIA A100 80GB PCIe", "A100-80GB-PCIe"),
+        ("NVIDIA H100 80GB HBM3", "H100-80GB"),
+        ("NVIDIA H100 PCIe", "H100-80GB-PCIe"),
+        ("Tesla V100-SXM2-16GB", "V100-16GB"),
+        ("Tesla T4", "T4"),
+        ("AMD Instinct MI300X OAM", "MI300X"),
+        ("H100", "H100-80GB"),
+    ],
+)
+def test_a_device_is_found_by_the_name_that_its_driver_says(driver, name):
+    assert device(driver) is device(name)
+
+
+def test_every_device_is_found_by_its_own_name():
+    for name in known_devices():
+        assert device(name).name == device(name.lower()).name == name

@@ -90,7 +90,28 @@ def test_a_measured_step_moves_the_forecast_to_it(story_profile):
     plain = Plan.make(story_profile, "1xA100-40GB", values)
     twice_s = 2 * plain.wanted.step.step_s
     slower = Plan.make(
-        story_profile, "1xA100-40GB", {**values, "measured": {"step_s": twice_s, "micro_batch": 8}}
+        story_profile, "1xA100-40GB", {**values, "measured": [{"step_s": twice_s, "micro_batch": 8}]}
     )
     assert slower.wanted.step.step_s == pytest.approx(twice_s, rel=0.02)
     assert slower.wanted.memory == plain.wanted.memory
+
+
+@pytest.mark.parametrize(
+    ("step", "said"),
+    [
+        (
+            {"device": "NVIDIA A100-SXM4-80GB", "run": "old"},
+            "80GB'?: run old is no measurement of the A100-40GB",
+        ),
+        ({"device": "NVIDIA GeForce 8800"}, "plan.measured.device="),
+        ({"precision": "fp32"}, "precision='fp32': is no measurement of bf16"),
+        ({"step_s": 100.0}, "measured='1m40s': is off by a factor of"),
+        ({"step_s": 0.0}, "is no time"),
+        ({"micro_batch": 8, "sept_s": 1.0}, "sept_s"),
+    ],
+)
+def test_a_step_of_something_else_calibrates_nothing(story_profile, step, said):
+    good = {"step_s": 0.3, "micro_batch": 8, "device": "NVIDIA A100-SXM4-40GB", "precision": "bf16"}
+    assert Plan.make(story_profile, "8xA100-40GB", {"measured": [good]}).goal.terms is not None
+    with pytest.raises((FieldError, UnknownNameError), match=said):
+        Plan.make(story_profile, "8xA100-40GB", {"measured": [{**good, **step}]})

@@ -85,8 +85,10 @@ def profile_of_model(model: str, sizes: Mapping[str, Any] | None, values: Mappin
 
     Raises:
         HemostatError: sizes that cannot be, or a task that cannot be traced.
+        UsageError: the steps to calibrate with are another task's.
     """
     section = values.get("plan", {})
+    _check_task(model, section.get("measured", ()))
     if sizes is None:
         from hemostat.task import load_task  # torch
         from hemostat.train import task_profile
@@ -97,16 +99,23 @@ def profile_of_model(model: str, sizes: Mapping[str, Any] | None, values: Mappin
     return Plan.profile_of_numbers(sizes)
 
 
-def measured(name: str) -> dict[str, Any]:
-    """`[plan.measured]` from a run on one device; nothing where none is named.
+def measured(names: str) -> dict[str, Any]:
+    """`[[plan.measured]]` from runs on one device; nothing where none is named.
+
+    Args:
+        names: of the runs, with commas; those of several micro-batches tell the host from the device.
 
     Raises:
         UsageError: a run of several processes, of a CPU, or of fewer than three steps.
     """
-    if not name:
-        return {}
+    found = [_measured(name.strip()) for name in names.split(",") if name.strip()]
+    return {"measured": found} if found else {}
+
+
+def _measured(name: str) -> dict[str, Any]:
     record = load_run(Path(".hemostat") / "runs", name)
-    batch, hardware = record.header.get("batch", {}), record.header.get("hardware", {})
+    header = record.header
+    batch, hardware = header.get("batch", {}), header.get("hardware", {})
     if hardware.get("num_ranks") != 1 or hardware.get("name") in ("cpu", None):
         raise UsageError(
             f"run {record.id} used {hardware.get('num_ranks')} x {hardware.get('name')}. Calibrate with a run of ten "
@@ -115,12 +124,26 @@ def measured(name: str) -> dict[str, Any]:
     if record.step_s is None:
         raise UsageError(f"run {record.id} took fewer than three steps. Let it take ten or more.")
     return {
-        "measured": {
-            "step_s": record.step_s,
-            "micro_batch": batch["micro_batch"],
-            "accumulation": batch["accumulation"],
-        }
+        "step_s": record.step_s,
+        "micro_batch": batch["micro_batch"],
+        "accumulation": batch["accumulation"],
+        "device": hardware["name"],
+        "precision": header.get("precision", ""),
+        "task": header.get("task", {}).get("spec", ""),
+        "run": record.id,
     }
+
+
+def _check_task(model: str, steps: Sequence[Mapping[str, Any]]) -> None:
+    """Refuse steps of another task than the one that is planned, as far as their run says which it was."""
+    for step in steps:
+        path, _, name = str(step.get("task", "")).rpartition(":")
+        file, _, wanted = (model, "", "") if ":" not in model else model.rpartition(":")
+        if path and (Path(path).resolve() != Path(file).resolve() or wanted not in ("", name)):
+            raise UsageError(
+                f"run {step.get('run', '')} trained {step['task']}, and {model or 'typed sizes'} are planned. "
+                "Calibrate with a run of the same model."
+            )
 
 
 def task_values(values: Mapping[str, Any]) -> dict[str, Any]:

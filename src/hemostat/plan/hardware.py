@@ -14,6 +14,8 @@ from hemostat.plan.prices import known_instances, price_usd_per_hour
 
 _FOLDER: Final = Path(__file__).parent
 _COUNTED: Final = re.compile(r"(?:(\d+)\s*(?:[x×*]\s*|\s))?(\S.*)")
+# what drivers put around the name of a device: "NVIDIA H100 80GB HBM3", "Tesla V100-SXM2-16GB"
+_AROUND: Final = re.compile("nvidia|amd|tesla|instinct|sxm[0-9]?|oam|ac|hbm[0-9]e?")
 _DTYPES: Final = ("bf16", "fp16", "tf32", "fp32", "fp8")
 # The reachable share of the peak where nobody measured it: the median of the eight NVIDIA devices that
 # stas00/ml-engineering measured in bf16 (0.73 to 0.87).
@@ -162,7 +164,7 @@ def device(name: str, field: str = "device", other_names: tuple[str, ...] = ()) 
     """Find a device.
 
     Args:
-        name: "A100-80GB", "H100"; upper and lower case are one, "-SXM" may stand in it.
+        name: "A100-80GB", "H100"; upper and lower case are one, and it may be as the driver says it.
         field: that an error names.
         other_names: which would do too, for the list of known names.
 
@@ -171,21 +173,33 @@ def device(name: str, field: str = "device", other_names: tuple[str, ...] = ()) 
         FieldError: a device that comes with several sizes of memory, and none was said.
 
     Examples:
-        >>> device("h100-sxm-80gb").name
-        'H100-80GB'
+        >>> device("h100-sxm-80gb").name, device("NVIDIA H100 80GB HBM3").name
+        ('H100-80GB', 'H100-80GB')
     """
     devices = _devices()
-    wanted = re.sub("-sxm[0-9]?", "", name.lower().replace(" ", "-"))
+    wanted = _words(name)
+    without_memory = []
     for known, found in devices.items():
-        memory = f"-{_nominal_gb(known)}gb"
-        if wanted in (known.lower(), known.lower() + memory) or (wanted == "h100" and known == "H100-80GB"):
+        memory = f"{_nominal_gb(known)}gb"
+        words = _words(known)
+        if wanted in (words, words | {memory}) or (wanted == {"h100"} and known == "H100-80GB"):
             return found
-    sorts = [known for known in devices if known.lower().startswith(wanted + "-")]
-    if len(sorts) > 1:
+        if wanted == words - {memory}:
+            without_memory.append(found)
+    if len(without_memory) == 1:
+        return without_memory[0]
+    if without_memory:
+        sorts = [found.name for found in without_memory]
         raise FieldError(
             field, name, f"comes as {', '.join(sorts)}, and memory decides what fits", f"Say {sorts[0]}, say."
         )
     raise UnknownNameError(field, name, (*devices, *other_names))
+
+
+def _words(name: str) -> frozenset[str]:
+    """Of a device's name, in whatever order, without those that tell nothing."""
+    words = re.split("[ -]+", name.lower().strip())
+    return frozenset(word for word in words if not _AROUND.fullmatch(word))
 
 
 def known_devices() -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -9,38 +10,48 @@ import msgspec
 
 from hemostat.config import Config, decode
 from hemostat.errors import FieldError
-from hemostat.plan.calibrate import Measured, calibrate
+from hemostat.plan.calibrate import Measured, calibrate, error
 from hemostat.plan.candidates import regime_of
 from hemostat.plan.changes import Change, changes
 from hemostat.plan.compute import Terms
 from hemostat.plan.cost import better_machine, cluster_price
 from hemostat.plan.families import decoder_from_numbers, decoder_of, decoder_profile, read_config
 from hemostat.plan.hardware import Cluster
+from hemostat.plan.hardware import device as find_device
 from hemostat.plan.largest import Largest, largest_batch, largest_model, largest_sample
 from hemostat.plan.layout import Layout
 from hemostat.plan.prices import Price
 from hemostat.plan.profile import Profile
 from hemostat.plan.search import Choice, Found, Goal, choice_of, search
 from hemostat.plan.workload import Workload
-from hemostat.units import format_usd
+from hemostat.units import format_seconds, format_usd
 
 # Where nobody said a batch: 0.5 to 4 million tokens are usual for language models, and a power of two divides well.
 TOKENS_PER_STEP: Final = 1 << 20
 SAMPLES_PER_DEVICE: Final = 32
+UNEXPLAINED: Final = 0.25  # of log(forecast / measured): twice the error bar of a step
 
 
 class MeasuredStep(Config, frozen=True, kw_only=True):
-    """A step of this model on one device of the cluster's kind; `[plan.measured]`, or `--calibrate RUN`.
+    """A step of this model on one device of the cluster's kind; `[[plan.measured]]`, or `--calibrate RUN`.
 
     Attributes:
         step_s: median seconds of an optimizer step, without the first ones.
         micro_batch: samples of a pass.
         accumulation: passes of a step.
+        device: as the driver names it; empty: that of the cluster.
+        precision: of the products; empty: that of the plan.
+        task: that was trained, "file.py:Class"; empty: nobody said.
+        run: where it was measured.
     """
 
     step_s: float
     micro_batch: int
     accumulation: int = 1
+    device: str = ""
+    precision: str = ""
+    task: str = ""
+    run: str = ""
 
 
 class PlanSettings(Config, frozen=True, kw_only=True):
@@ -60,7 +71,7 @@ class PlanSettings(Config, frozen=True, kw_only=True):
         max_usd: of the whole run; what costs more is left out.
         max_days: of the whole run.
         critical_batch: measured by a run; beyond it more devices buy little.
-        measured: a step that was taken; the terms of time are refitted to it.
+        measured: steps that were taken; the terms of time that these tell apart are refitted to them.
     """
 
     global_batch: int | None = None
@@ -76,7 +87,7 @@ class PlanSettings(Config, frozen=True, kw_only=True):
     max_usd: float | None = None
     max_days: float | None = None
     critical_batch: float | None = None
-    measured: MeasuredStep | None = None
+    measured: tuple[MeasuredStep, ...] = ()
 
 
 class Plan(Config, frozen=True, kw_only=True):
@@ -220,14 +231,49 @@ def _price(cluster: Cluster, settings: PlanSettings) -> tuple[Price | None, list
 
 
 def _terms(profile: Profile, cluster: Cluster, settings: PlanSettings) -> Terms | None:
-    """Refitted to a step on one device, where one was measured."""
-    step = settings.measured
-    if step is None:
+    """Refitted to steps on one device, where some were measured.
+
+    Raises:
+        FieldError: they were measured on another device or in another precision, or no term explains them.
+    """
+    if not settings.measured:
         return None
     one = msgspec.structs.replace(cluster, num_devices=1, per_node=1)
-    regime = regime_of(Layout(dp=1), settings.optimizer, settings.precision, step.accumulation)
-    work = Workload(micro_batch=step.micro_batch, accumulation=step.accumulation, regime=regime)
-    return calibrate([Measured(profile, Layout(dp=1), work, one, step.step_s)])
+    rows = []
+    for step in settings.measured:
+        _check_measured(step, cluster, settings)
+        regime = regime_of(Layout(dp=1), settings.optimizer, settings.precision, step.accumulation)
+        work = Workload(micro_batch=step.micro_batch, accumulation=step.accumulation, regime=regime)
+        rows.append(Measured(profile, Layout(dp=1), work, one, step.step_s))
+    terms = calibrate(rows)
+    off = error(rows, terms)
+    if off > UNEXPLAINED:
+        steps = ", ".join(format_seconds(row.step_s) for row in rows)
+        raise FieldError(
+            "plan.measured",
+            steps,
+            f"is off by a factor of {math.exp(off):.1f} whatever the terms of the time are",
+            "Look for what else took time, such as data loading, or for another model or sample size.",
+        )
+    return terms
+
+
+def _check_measured(step: MeasuredStep, cluster: Cluster, settings: PlanSettings) -> None:
+    where = f"run {step.run} " if step.run else ""
+    if step.device and find_device(step.device, "plan.measured.device") != cluster.device:
+        raise FieldError(
+            "plan.measured.device",
+            step.device,
+            f"{where}is no measurement of the {cluster.device.name} that is planned",
+            f"Calibrate with a run on one {cluster.device.name}.",
+        )
+    if step.precision and step.precision != settings.precision:
+        raise FieldError(
+            "plan.measured.precision",
+            step.precision,
+            f"{where}is no measurement of {settings.precision}, which is planned",
+            f"Plan with --set plan.precision={step.precision}, or calibrate with another run.",
+        )
 
 
 def _length(profile: Profile, settings: PlanSettings) -> float | None:
