@@ -65,7 +65,10 @@ def test_counts(text, count):
     ("parse", "text", "hint"),
     [
         (units.parse_bytes, "80 Gib", "GiB"),
-        (units.parse_bytes, "-1", "number"),
+        (units.parse_bytes, "-1", "must be a number of 0 or more"),
+        (units.parse_count, "-5", "must be a number of 0 or more"),
+        (units.parse_count, "1.5", "is no whole number"),
+        (units.parse_count, "0.3k1", "320M"),
         (units.parse_bytes, "much", "80GiB"),
         (units.parse_bytes, "", "number"),
         (units.parse_seconds, "4 hours", "4h"),
@@ -171,3 +174,39 @@ def test_no_printed_quantity_is_longer_than_a_column(render, value):
 )
 def test_a_figure_shows_the_digits_that_its_error_allows(value, error, text):
     assert units.format_plus_minus(value, error) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "usd"), [("1.5k", 1500.0), ("$2M", 2e6), ("12 USD", 12.0), ("$1,500", 1500.0)]
+)
+def test_large_amounts_may_be_short(text, usd):
+    assert units.parse_usd(text) == pytest.approx(usd)
+
+
+@pytest.mark.parametrize("text", ["0.1k", "1.1M", "6.4B", "1e3"])
+def test_a_count_may_have_a_point_where_it_is_whole(text):
+    assert units.parse_count(text) % 10 == 0
+
+
+@pytest.mark.parametrize(
+    ("value", "error", "kind", "text"),
+    [
+        (9_823.0, 1_178.8, "usd", "$9,800 ±1,200"),
+        (98_231.0, 11_787.0, "usd", "$98k ±12k"),
+        (32.31, 3.9, "usd", "$32 ±4"),
+        (0.42, 0.05, "usd", "$0.42 ±0.05"),
+        (0.0021, 0.0003, "s", "2.10 ms ±0.30"),
+        (200_000.0, 24_000.0, "s", "2.31 d ±0.28"),
+        (581_000.0, 69_720.0, "count", "580k ±70k"),
+        (3.0, 0.0, "count", "3.00 ±0.00"),
+    ],
+)
+def test_a_forecast_has_no_digit_that_its_error_leaves_open(value, error, kind, text):
+    assert units.format_within(value, error, kind) == text
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "text"), [(0.0, 12.3, "$0 to $12"), (1_999.0, 2_167_734.0, "$2,000 to $2.2M")]
+)
+def test_a_range_has_two_digits(low, high, text):
+    assert units.format_usd_range(low, high) == text

@@ -16,10 +16,15 @@ _BYTES = {"": 1, "B": 1} | {
 _BYTES["kB"] = 1000
 _SECONDS = {"": 1.0, "us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _COUNTS = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "B": 1e9, "G": 1e9, "T": 1e12}
+_USD = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "B": 1e9} | {"USD": 1.0, "usd": 1.0}
+_TIMES = ((1e-6, " us"), (1e-3, " ms"), (1.0, " s"), (60.0, " min"), (3600.0, " h"), (86400.0, " d"))
+_WHOLE = 1e-9  # a count is whole where floats are as near as this, relative to it
 
 
 def _split(field: str, text: str, example: str) -> tuple[float, str]:
     match = _NUMBER.fullmatch(text)
+    if match is None and _NUMBER.fullmatch(text.strip().removeprefix("-")):
+        raise FieldError(field, text, "must be a number of 0 or more", f"Write it like {example}.")
     if match is None:
         raise FieldError(field, text, "must be a number with a unit", f"Write it like {example}.")
     number = float(match[1].replace("_", ""))
@@ -72,27 +77,30 @@ def parse_usd(text: str, field: str = "usd") -> float:
         FieldError: not an amount.
 
     Examples:
-        >>> parse_usd("$40"), parse_usd("12.5 USD"), parse_usd("1,234.50")
-        (40.0, 12.5, 1234.5)
+        >>> parse_usd("$40"), parse_usd("12.5 USD"), parse_usd("1,234.50"), parse_usd("1.5k")
+        (40.0, 12.5, 1234.5, 1500.0)
     """
     stripped = re.sub(r"(?<=\d),(?=\d{3}(?!\d))", "", text.strip().removeprefix("$"))  # "4,50" is not 450
     number, unit = _split(field, stripped, '"$40"')
-    if unit not in ("", "USD", "usd"):
-        raise FieldError(field, text, "is not an amount of US dollars", 'Write it like "$40".')
-    return number
+    if unit not in _USD:
+        raise FieldError(field, text, "is not an amount of US dollars", 'Write it like "$40" or "$1.5k".')
+    return number * _USD[unit]
 
 
 def parse_count(text: str, field: str = "count") -> int:
     """Read a count of samples, tokens or parameters; B means 10**9.
 
     Raises:
-        FieldError: no number, or an unknown suffix.
+        FieldError: no number, no whole one, or an unknown suffix.
 
     Examples:
         >>> parse_count("320M"), parse_count("1.5k"), parse_count("4Mtok")
         (320000000, 1500, 4000000)
     """
-    return round(_scaled(field, re.sub(r"tok(ens)?$", "", text.strip()), _COUNTS, '"320M"'))
+    count = _scaled(field, re.sub(r"tok(ens)?$", "", text.strip()), _COUNTS, '"320M"')
+    if abs(count - round(count)) > _WHOLE * count:
+        raise FieldError(field, text, "is no whole number", 'Write it like "320M" or "1024".')
+    return round(count)
 
 
 def format_bytes(num_bytes: float) -> str:
@@ -174,3 +182,69 @@ def format_plus_minus(value: float, error: float) -> str:
     if digits > 7 or not 0 < error < math.inf:
         return f"{value:.6g} ± {error:.2g}"
     return f"{value:.{digits}f} ± {error:.{digits}f}"
+
+
+def format_within(value: float, error: float, kind: str) -> str:
+    """A figure with its error bar, in one unit, and no digit that the error leaves open.
+
+    Of an error that begins with 100 to 354 two digits are kept, of a larger one a single digit.
+
+    Args:
+        value: a duration in seconds, dollars, or a count.
+        error: half of the error bar, in the same unit.
+        kind: "s", "usd" or "count".
+
+    Source: Particle Data Group, Review of Particle Physics 2024, introduction, section 5.3, for the digits.
+
+    Examples:
+        >>> format_within(2_167_734.54, 260_128, "usd"), format_within(67.2, 8.1, "usd")
+        ('$2.17M ±0.26M', '$67 ±8')
+        >>> format_within(11_000, 1_318, "s"), format_within(1.83, 0.22, "s"), format_within(581_000, 70_000, "count")
+        ('3.1 h ±0.4', '1.83 s ±0.22', '580k ±70k')
+    """
+    scale, unit = _scale(abs(value), kind)
+    mark = "$" if kind == "usd" else ""
+    decimals = error_decimals(error / scale) if 0 < error < math.inf else 2
+    digits = max(0, decimals)
+    repeated = "" if kind == "s" else unit
+    return (
+        f"{mark}{round(value / scale, decimals):,.{digits}f}{unit} "
+        f"±{round(error / scale, decimals):,.{digits}f}{repeated}"
+    )
+
+
+def error_decimals(error: float) -> int:
+    """Decimals that a figure with this error is worth; below 0 for tens and hundreds.
+
+    Examples:
+        >>> error_decimals(0.12), error_decimals(0.5), error_decimals(260.1)
+        (2, 1, -1)
+    """
+    power = math.floor(math.log10(error))
+    return (1 if round(error / 10**power, 2) < 3.55 else 0) - power
+
+
+def format_usd_range(low_usd: float, high_usd: float) -> str:
+    """From so many dollars to so many, with two digits each.
+
+    Examples:
+        >>> format_usd_range(52_340, 191_200), format_usd_range(3.21, 9.8)
+        ('$52k to $190k', '$3.2 to $9.8')
+    """
+    said = []
+    for usd in (low_usd, high_usd):
+        scale, unit = _scale(usd, "usd")
+        decimals = 1 - math.floor(math.log10(usd / scale)) if usd > 0 else 0
+        said.append(f"${round(usd / scale, decimals):,.{max(0, decimals)}f}{unit}")
+    return " to ".join(said)
+
+
+def _scale(value: float, kind: str) -> tuple[float, str]:
+    """The unit in which a figure is printed: its size, and its name behind the figure."""
+    if kind == "s":  # two of the next unit are needed, so that one figure after the point says enough
+        fitting = [pair for pair in _TIMES if value >= (pair[0] if pair[0] <= 1 else 2 * pair[0])]
+        return fitting[-1] if fitting else _TIMES[0]
+    if kind == "usd" and value < 1e4:
+        return 1.0, ""
+    scales = ((1e12, "T"), (1e9, "B"), (1e6, "M"), (1e3, "k"))
+    return next(((size, suffix) for size, suffix in scales if value >= size), (1.0, ""))
