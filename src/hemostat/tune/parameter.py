@@ -193,7 +193,7 @@ class Integer(msgspec.Struct, frozen=True, dict=True):
         return "log" if log else "linear"
 
     @property
-    def num_values(self) -> int | None:
+    def num_values(self) -> int:
         """How many there are."""
         return self.high - self.low + 1
 
@@ -264,7 +264,7 @@ class Choice(msgspec.Struct, frozen=True, dict=True):
             raise FieldError(self.name, list(self.values), "has a value twice", "List each value once.")
 
     @property
-    def num_values(self) -> int | None:
+    def num_values(self) -> int:
         """How many there are."""
         return len(self.values)
 

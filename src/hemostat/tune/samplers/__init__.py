@@ -9,10 +9,17 @@ from hemostat.errors import UnknownNameError
 from hemostat.tune.sampler import Sampler
 from hemostat.tune.samplers.grid import Grid
 from hemostat.tune.samplers.kde import Kde
+from hemostat.tune.samplers.optuna import Optuna
 from hemostat.tune.samplers.random import Random
 
 DEFAULT: Final = "kde"
-SAMPLERS: Final[dict[str, Callable[[], Sampler]]] = {"grid": Grid, "kde": Kde, "random": Random}
+SAMPLERS: Final[dict[str, Callable[[], Sampler]]] = {
+    "grid": Grid,
+    "kde": Kde,
+    "optuna": Optuna,
+    "optuna-gp": lambda: Optuna("optuna-gp"),
+    "random": Random,
+}
 
 
 def sampler(name: str = DEFAULT) -> Sampler:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from hemostat.errors import FieldError
 from hemostat.tune.samplers.taken import Taken
-from hemostat.tune.space import Choice, Integer, Parameter, Real, Space
+from hemostat.tune.space import Choice, Parameter, Space
 from hemostat.tune.trial import Configuration, History
 
 
@@ -21,6 +21,7 @@ class Grid:
         FieldError: fewer than two levels.
 
     Examples:
+        >>> from hemostat.tune.space import Integer, Real
         >>> space = Space((Real("lr", 1e-4, 1e-2), Integer("layers", 1, 2)))
         >>> list(Grid(3).gridded(space).configs())[:3]
         [{'lr': 0.0001, 'layers': 1}, {'lr': 0.0001, 'layers': 2}, {'lr': 0.001, 'layers': 1}]

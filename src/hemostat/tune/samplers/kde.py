@@ -7,7 +7,7 @@ import random
 from typing import Any, Final
 
 from hemostat.tune.samplers.taken import Taken
-from hemostat.tune.space import Choice, Parameter, Space
+from hemostat.tune.space import Choice, Parameter, Real, Space
 from hemostat.tune.trial import Configuration, History
 
 NUM_BINS: Final = 64  # of a real number; its place inside the bin is drawn
@@ -71,16 +71,14 @@ class Kde:
         draw = numpy.random.default_rng(rng.getrandbits(64))
         good, bad = self._rows[groups[0]], self._rows[groups[1]]
         tables = [axis.table(len(good), len(self._axes)) for axis in self._axes]
-        configs: list[Configuration | None]
         levels = self._drawn(good, tables, draw)
-        configs = [None] * len(levels)
         if any(parameter.when for parameter in space.parameters):
-            configs = [self._config(space, row, rng) for row in levels]
-            levels = numpy.array([self._row(config) for config in configs if config is not None])
+            for row in levels:
+                self._drop_absent(space, row)
         wide = [axis.table(len(bad), len(self._axes)) for axis in self._axes]
         scores = _log_density(good, levels, tables) - _log_density(bad, levels, wide)
         for place in numpy.argsort(-scores, kind="stable"):
-            config = configs[place] or self._config(space, levels[place], rng)
+            config = self._config(space, levels[place], rng)
             if space.key(config) not in self._taken.keys and space.allows(config):
                 return config
         return None
@@ -98,6 +96,14 @@ class Kde:
             columns.append((edges < hits).sum(axis=1))
         return numpy.stack(columns, axis=1)
 
+    def _drop_absent(self, space: Space, row: Any) -> None:
+        """Mark in a row the parameters that do not exist in it."""
+        full = {axis.parameter.name: axis.values[level] for axis, level in zip(self._axes, row, strict=True)}
+        config = space.complete(full)
+        for place, axis in enumerate(self._axes):
+            if axis.parameter.name not in config:
+                row[place] = axis.num_levels
+
     def _config(self, space: Space, row: Any, rng: random.Random) -> Configuration:
         return space.decode([axis.unit(int(level), rng) for axis, level in zip(self._axes, row, strict=True)])
 
@@ -107,26 +113,29 @@ class _Axis:
 
     def __init__(self, parameter: Parameter) -> None:
         self.parameter = parameter
-        self.binned = parameter.num_values is None or parameter.num_values > NUM_BINS
+        self.binned = False
+        self._first = 0
         if isinstance(parameter, Choice):
             self.places: list[float] = list(parameter.places)
-            self.binned = False
-        elif self.binned:
+        elif isinstance(parameter, Real) or parameter.num_values > NUM_BINS:
+            self.binned = True
             self.places = [(level + 0.5) / NUM_BINS for level in range(NUM_BINS)]
         else:
-            self.places = [parameter.encode(value) for value in parameter.values]  # type: ignore[union-attr]
+            self._first = parameter.low
+            self.places = [parameter.encode(value) for value in parameter.values]
+        self.values = [parameter.decode(place) for place in self.places]
         self.num_levels = len(self.places)
         self._tables: dict[tuple[int, int], Any] = {}
 
     def level(self, config: Configuration) -> int:
-        value = config.get(self.parameter.name, self)
-        if value is self:
+        if self.parameter.name not in config:
             return self.num_levels
+        value = config[self.parameter.name]
         if isinstance(self.parameter, Choice):
             return self.parameter.index(value)
         if self.binned:
             return min(int(self.parameter.encode(value) * NUM_BINS), NUM_BINS - 1)
-        return int(value) - self.parameter.low  # type: ignore[operator]
+        return int(value - self._first)
 
     def unit(self, level: int, rng: random.Random) -> float:
         if level >= self.num_levels:
