@@ -130,15 +130,17 @@ def estimate(budget: Budget, length: int, num_workers: int) -> Estimate:
         raise FieldError("s_per_unit", None, "is needed for an estimate", fix)
     run_s = budget.s_per_unit * length + budget.save_s
     check_least(budget, run_s)
-    busy_s = min(budget.max_busy_s, math.inf if budget.max_s is None else budget.max_s * num_workers)
-    side_s = math.inf if budget.max_s is None else budget.max_s
-    capped = math.isfinite(busy_s)
-    num_runs = min(int(busy_s / run_s), int(side_s / run_s) * num_workers if side_s < math.inf else 1 << 62)
+    counts, busy_s = [], budget.max_busy_s
+    if math.isfinite(busy_s):
+        counts.append(int(busy_s / run_s))
+    if budget.max_s is not None:
+        counts.append(int(budget.max_s / run_s) * num_workers)
+        busy_s = min(busy_s, budget.max_s * num_workers)
     return Estimate(
         run_s=run_s,
         run_usd=run_s * budget.usd_per_s,
-        num_runs=num_runs if capped else None,
-        max_usd=busy_s * budget.usd_per_s if capped and budget.usd_per_s else None,
+        num_runs=min(counts, default=None),
+        max_usd=busy_s * budget.usd_per_s if counts and budget.usd_per_s else None,
     )
 
 

@@ -108,10 +108,15 @@ class History(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     def at_rung(self, at: int) -> list[tuple[float, Trial]]:
         """Every trial that has a score at a position, best first; equal scores in the order of their numbers."""
         board = self._boards[at] if at in self._boards else self._board(at)
+        if self.trials and self.trials[-1].number >= len(
+            self.trials
+        ):  # a part of a study: numbers are no places
+            by_number = {trial.number: trial for trial in self.trials}
+            return [(score, by_number[number]) for score, number in board]
         return [(score, self.trials[number]) for score, number in board]
 
     def put(self, trial: Trial) -> History:
-        """The history with one more trial, or with a newer state of a trial that it has; costs O(trials) at most.
+        """The history with one more trial, or with a newer state of a trial that it has; all trials must be there.
 
         Examples:
             >>> history = History(trials=(), sign=1, rungs=(1, 2)).put(Trial(number=0, config={}, origin="random"))
