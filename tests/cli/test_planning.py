@@ -67,6 +67,23 @@ def test_a_task_says_its_batch_its_length_and_its_optimizer(here):
     assert profile_of_model("line.py:Line", None, {}).num_params == 4
 
 
+def test_the_newest_run_of_a_task_says_its_critical_batch(here):
+    for name, spec, critical in (
+        ("a", "line.py:Line", 64.0),
+        ("b", "line.py:Line", 32.0),
+        ("c", "line.py:Line", None),
+        ("d", "other.py:Line", 7.0),
+    ):
+        header = {
+            "task": {"spec": spec},
+            "created": float(ord(name)),
+            "summary": {"critical_batch": critical},
+        }
+        create_run(Path(".hemostat/runs"), name, header)
+    assert of_task("line.py:Line", {})["critical_batch"] == of_task("line.py", {})["critical_batch"] == 32.0
+    assert of_task("line.py:Line", {"critical_batch": 16.0})["critical_batch"] == 16.0
+
+
 def test_a_batch_in_tokens_is_one_in_samples(here):
     profile = profile_of_model("", {"num_layers": 2, "hidden": 64, "num_tokens": 512}, {})
     assert lengths(profile, "1024tok", "") == {"global_batch": 2}

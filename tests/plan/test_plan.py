@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime
+
 import pytest
 
 from hemostat.errors import FieldError, UnknownNameError
@@ -24,9 +26,29 @@ def test_a_wanted_layout_takes_the_largest_micro_batch_that_fits(story_profile):
     assert not more.wanted.memory.fits(plan.cluster.device.memory_bytes) and more.changes
 
 
-def test_an_old_machine_that_costs_more_is_said_at_once(story_profile):
-    plan = Plan.make(story_profile, "ml.p3.16xlarge", LENGTH)
-    assert any("costs" in note and "times what" in note for note in plan.notes)
+@pytest.mark.parametrize("cluster", ["ml.p3.16xlarge", "8xV100-16GB", "2x p3.16xlarge"])
+def test_an_old_machine_that_costs_more_is_said_at_once(story_profile, cluster):
+    plan = Plan.make(story_profile, cluster, LENGTH)
+    assert any("p3.16xlarge costs" in note and "times what" in note for note in plan.notes)
+    own = Plan.make(story_profile, cluster, {**LENGTH, "usd_per_hour": 3.0})
+    assert not any("times what" in note for note in own.notes)
+
+
+def test_an_old_price_is_said(story_profile, monkeypatch):
+    def noted(**more) -> bool:
+        notes = Plan.make(story_profile, "8xA100-40GB", {**LENGTH, **more}).notes
+        return any("p4d.24xlarge is" in note and "may have changed" in note for note in notes)
+
+    class Later(datetime.date):
+        @classmethod
+        def today(cls):
+            return cls(2026, 8, 1)
+
+    monkeypatch.setattr("hemostat.plan.plan.datetime.date", Later)
+    assert not noted()
+    assert noted(spot=True)  # its list names no day
+    Later.today = classmethod(lambda cls: cls(2027, 8, 1))
+    assert noted() and not noted(usd_per_hour=3.0)
 
 
 def test_the_usual_batch_is_said_to_be_assumed(story_profile):
@@ -36,7 +58,14 @@ def test_the_usual_batch_is_said_to_be_assumed(story_profile):
 
 def test_more_devices_than_the_critical_batch_needs(story_profile):
     plan = Plan.make(story_profile, "8xA100-40GB", {**LENGTH, "critical_batch": 500})
-    assert any("beyond about 500 samples" in note for note in plan.notes)
+    assert any("beyond about 500 samples" in note and "1.5 times the samples" in note for note in plan.notes)
+    assert plan.doubled.step.num_samples == 500 and plan.best.step.num_samples == 1024
+    below = Plan.make(story_profile, "8xA100-40GB", {**LENGTH, "critical_batch": 5000})
+    assert below.doubled.step.num_samples == 1024 and not any("beyond" in note for note in below.notes)
+    tiny = Plan.make(story_profile, "8xA100-40GB", {**LENGTH, "critical_batch": 4})
+    assert tiny.doubled.cost.days > plan.best.cost.days  # twice the devices save no time
+    with pytest.raises(FieldError, match="critical_batch=0"):
+        Plan.make(story_profile, "8xA100-40GB", {**LENGTH, "critical_batch": 0})
 
 
 @pytest.mark.parametrize(

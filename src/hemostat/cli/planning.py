@@ -10,7 +10,7 @@ from hemostat.cli.recipe import base_of_task
 from hemostat.errors import FieldError, UsageError
 from hemostat.plan import Plan, Profile
 from hemostat.recipe import Devices, convert
-from hemostat.track import load_run
+from hemostat.track import list_runs, load_run
 from hemostat.units import parse_count
 
 # what is typed -> what `Plan.profile_of_numbers` calls it
@@ -137,13 +137,26 @@ def _measured(name: str) -> dict[str, Any]:
 def _check_task(model: str, steps: Sequence[Mapping[str, Any]]) -> None:
     """Refuse steps of another task than the one that is planned, as far as their run says which it was."""
     for step in steps:
-        path, _, name = str(step.get("task", "")).rpartition(":")
-        file, _, wanted = (model, "", "") if ":" not in model else model.rpartition(":")
-        if path and (Path(path).resolve() != Path(file).resolve() or wanted not in ("", name)):
+        if step.get("task") and not _is_of(step["task"], model):
             raise UsageError(
                 f"run {step.get('run', '')} trained {step['task']}, and {model or 'typed sizes'} are planned. "
                 "Calibrate with a run of the same model."
             )
+
+
+def _is_of(spec: str, model: str) -> bool:
+    """A run's task, complete, is the one that was named, perhaps without its class."""
+    (path, _, name), (file, colon, wanted) = spec.rpartition(":"), model.rpartition(":")
+    return Path(path).resolve() == Path(file if colon else model).resolve() and (not colon or wanted == name)
+
+
+def _critical_batch(model: str) -> float | None:
+    """What the newest run of a task measured; None where none did."""
+    for record in list_runs(Path(".hemostat") / "runs"):
+        found = record.summary.get("critical_batch")
+        if found and _is_of(str(record.header.get("task", {}).get("spec", "")), model):
+            return float(found)
+    return None
 
 
 def task_values(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -152,7 +165,7 @@ def task_values(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def of_task(model: str, values: Mapping[str, Any]) -> dict[str, Any]:
-    """What a task says of its batch, its length and its optimizer; nothing for a model without a task.
+    """What a task and its runs say of batch, length, optimizer and critical batch; nothing without a task.
 
     Args:
         model: as it was given.
@@ -166,6 +179,9 @@ def of_task(model: str, values: Mapping[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = {"global_batch": recipe.global_batch, "optimizer": base.optimizer}
     if recipe.total_samples:
         found["num_samples"] = recipe.total_samples
+    critical = recipe.critical_batch or _critical_batch(model)
+    if critical is not None:
+        found["critical_batch"] = critical
     return found
 
 

@@ -9,13 +9,16 @@ import msgspec
 
 from hemostat.config import Config
 from hemostat.plan.candidates import cut_of, divisible_by
+from hemostat.plan.cost import known_price
 from hemostat.plan.hardware import Cluster, known_devices
 from hemostat.plan.hardware import device as find_device
 from hemostat.plan.layout import Layout
+from hemostat.plan.prices import Price
 from hemostat.plan.profile import Profile
 from hemostat.plan.search import Choice, Goal, choice_of
 from hemostat.units import format_bytes, format_usd
 
+_LARGER: Final = 1.2  # times the memory, or it is no answer
 _SAME: Final = 0.0005  # a difference of speed that is not printed
 
 
@@ -77,11 +80,10 @@ def changes(
         choice = choice_of(profile, cluster, goal, (layout, samples))
         found.append(_change(what, choice, before, cluster))
         is_small_enough = is_small_enough or (samples < micro_batch and found[-1].fits)
-    for name in _larger(cluster):
-        grown = msgspec.structs.replace(cluster, device=find_device(name), instance="")
-        unpriced = msgspec.structs.replace(goal, price=None)
-        choice = choice_of(profile, grown, unpriced, (wanted, micro_batch))
-        found.append(_change(f"devices of {name}", choice, before, grown))
+    for grown, price in _larger(cluster, goal.price):
+        choice = choice_of(profile, grown, msgspec.structs.replace(goal, price=price), (wanted, micro_batch))
+        machine = f" ({price.instance})" if price else ""
+        found.append(_change(f"devices of {grown.device.name}{machine}", choice, before, grown))
     fitting = [change for change in found if change.fits]
     return tuple(sorted(fitting, key=lambda each: (each.extra_usd is None, each.extra_usd, each.slower)))
 
@@ -138,8 +140,20 @@ def _other_axes(profile: Profile, wanted: Layout) -> Iterator[Layout]:
             yield msgspec.structs.replace(wanted, **more)
 
 
-def _larger(cluster: Cluster) -> list[str]:
-    """Devices of the same maker with more memory, the smallest first."""
-    known = [find_device(name) for name in known_devices()]
-    more = [each for each in known if each.memory_bytes > 1.2 * cluster.device.memory_bytes]
-    return [each.name for each in sorted(more, key=lambda each: each.memory_bytes)[:2]]
+def _larger(cluster: Cluster, price: Price | None) -> list[tuple[Cluster, Price | None]]:
+    """As many devices of the same maker with more memory: the smallest with a price, or without where none has one.
+
+    Where the user gave a price, those of the table are no measure for it.
+    """
+    found = []
+    for name in known_devices():
+        device = find_device(name)
+        per_node = min(device.per_node, cluster.num_devices)
+        is_larger = device.memory_bytes > _LARGER * cluster.device.memory_bytes
+        if device.maker == cluster.device.maker and is_larger and cluster.num_devices % per_node == 0:
+            grown = Cluster.read(f"{cluster.num_devices}x{name}")
+            is_known = price is not None and price.kind != "given"
+            own = known_price(grown, spot=price.kind == "spot") if price and is_known else None
+            found.append((grown, own))
+    found.sort(key=lambda each: (each[1] is None, each[0].device.memory_bytes))
+    return found[:2]

@@ -105,19 +105,30 @@ def cluster_price(cluster: Cluster, *, spot: bool = False, given: str | float | 
     """
     if cluster.instance or given is not None:
         return price_usd_per_hour(cluster.instance, spot=spot, given=given)
-    found = [
-        price
-        for price in _priced(_plain_instances(), spot)
-        if instance_device(price.instance) == cluster.device and price.num_accelerators == cluster.per_node
-    ]
-    if not found:
+    found = known_price(cluster, spot=spot)
+    if found is None:
         raise FieldError(
             "cluster",
             str(cluster),
             f"has no {'spot ' if spot else ''}price: no machine in the table has {cluster.per_node} of these",
             'Give one per node: "$30/h".',
         )
-    return min(found, key=lambda price: price.usd_per_hour)
+    return found
+
+
+def known_price(cluster: Cluster, *, spot: bool = False) -> Price | None:
+    """The cheapest whole node with the devices of a cluster; None where the table has none.
+
+    Examples:
+        >>> known_price(Cluster.read("8xMI325X")) is None
+        True
+    """
+    found = [
+        price
+        for price in _priced(_plain_instances(), spot)
+        if instance_device(price.instance) == cluster.device and price.num_accelerators == cluster.per_node
+    ]
+    return min(found, key=lambda price: price.usd_per_hour, default=None)
 
 
 def flop_per_usd(price: Price) -> float | None:

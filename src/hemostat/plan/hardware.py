@@ -72,6 +72,16 @@ class Device(Config, frozen=True, kw_only=True):
             raise UnknownNameError("dtype", dtype, known)
         return known[dtype]
 
+    @property
+    def maker(self) -> str:
+        """Who makes it, by the form of its name.
+
+        Examples:
+            >>> device("MI300X").maker, device("L40S").maker
+            ('AMD', 'NVIDIA')
+        """
+        return "AMD" if self.name.startswith("MI") else "NVIDIA"
+
     def reached(self, dtype: str) -> float:
         """FLOP/s that large products reach in a dtype, hour after hour: the share of the peak of 16 bit.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import math
 from collections.abc import Mapping
 from typing import Any, Final
@@ -70,7 +71,7 @@ class PlanSettings(Config, frozen=True, kw_only=True):
         spot: the spot price.
         max_usd: of the whole run; what costs more is left out.
         max_days: of the whole run.
-        critical_batch: measured by a run; beyond it more devices buy little.
+        critical_batch: measured by a run; beyond it a larger batch, and more devices with it, buy little.
         measured: steps that were taken; the terms of time that these tell apart are refitted to them.
     """
 
@@ -100,7 +101,7 @@ class Plan(Config, frozen=True, kw_only=True):
         found: by the search.
         wanted: the layout that was asked for, whether it fits or not.
         changes: that make it fit, the cheapest first; empty where it does, or nothing was wanted.
-        doubled: the best layout on twice the devices.
+        doubled: the best layout on twice the devices, at no larger batch than the critical one, where that is known.
         largest: batch, sample and model that fit, where it was asked (`with_largest`).
         notes: sentences, such as that a newer machine is cheaper.
     """
@@ -148,7 +149,6 @@ class Plan(Config, frozen=True, kw_only=True):
         found = _within(search(profile, cluster, goal), settings)
         wanted = None if settings.layout is None else _wanted(profile, cluster, goal, settings)
         is_short = wanted is not None and not wanted.is_safe(cluster.device.memory_bytes)
-        twice = msgspec.structs.replace(cluster, num_devices=2 * cluster.num_devices)
         return cls(
             profile=profile,
             cluster=cluster,
@@ -158,8 +158,8 @@ class Plan(Config, frozen=True, kw_only=True):
             changes=changes(profile, cluster, goal, wanted.layout, wanted.workload.micro_batch)
             if wanted and is_short
             else (),
-            doubled=next(iter(search(profile, twice, goal).choices), None) if found.choices else None,
-            notes=(*notes, *_batch_note(goal, settings)),
+            doubled=_doubled(profile, cluster, goal, settings) if found.choices else None,
+            notes=(*_batch_note(goal, settings), *notes),
         )
 
     @property
@@ -218,16 +218,16 @@ class Plan(Config, frozen=True, kw_only=True):
 
 def _price(cluster: Cluster, settings: PlanSettings) -> tuple[Price | None, list[str]]:
     """The price, or the sentence that says why there is none; a budget cannot do without."""
-    notes = []
     try:
         price = cluster_price(cluster, spot=settings.spot, given=settings.usd_per_hour)
     except FieldError as error:
         if settings.max_usd is not None:
             raise
         return None, [str(error)]
-    if cluster.instance and settings.usd_per_hour is None:
-        notes = [sentence for sentence in [better_machine(cluster.instance, spot=settings.spot)] if sentence]
-    return price, notes
+    if settings.usd_per_hour is not None:
+        return price, []
+    said = (better_machine(price.instance, spot=settings.spot), price.warning(datetime.date.today()))
+    return price, [sentence for sentence in said if sentence]
 
 
 def _terms(profile: Profile, cluster: Cluster, settings: PlanSettings) -> Terms | None:
@@ -294,18 +294,39 @@ def _global_batch(profile: Profile, cluster: Cluster, settings: PlanSettings) ->
 
 
 def _batch_note(goal: Goal, settings: PlanSettings) -> list[str]:
+    """What is to know of the batch.
+
+    Raises:
+        FieldError: a critical batch that is none.
+    """
     notes = []
     if settings.global_batch is None:
         notes.append(
             f"nobody said a global batch: {goal.global_batch:,} samples are assumed (--global-batch)"
         )
     critical = settings.critical_batch
+    if critical is not None and not critical > 0:
+        raise FieldError("plan.critical_batch", critical, "must be above 0", "Give what a run measured.")
     if critical is not None and goal.global_batch > critical:
+        stretch = (1.0 + goal.global_batch / critical) / 2.0  # McCandlish et al. 2018, eq. 2.11
         notes.append(
-            f"beyond about {critical:,.0f} samples a step more devices buy little, and the batch is "
-            f"{goal.global_batch:,}"
+            f"beyond about {critical:,.0f} samples a step more devices buy little: a batch of {goal.global_batch:,} "
+            f"needs {stretch:.2g} times the samples; twice the devices are counted at {critical:,.0f}"
         )
     return notes
+
+
+def _doubled(profile: Profile, cluster: Cluster, goal: Goal, settings: PlanSettings) -> Choice | None:
+    """The best layout on twice the devices; what lies beyond the critical batch is no use of them.
+
+    Source: McCandlish et al. 2018 (arXiv 1812.06162), section 2.2.
+    """
+    useful = goal.global_batch
+    if settings.critical_batch is not None:
+        useful = max(1, min(useful, round(settings.critical_batch)))
+    twice = msgspec.structs.replace(cluster, num_devices=2 * cluster.num_devices)
+    found = search(profile, twice, msgspec.structs.replace(goal, global_batch=useful))
+    return next(iter(found.choices), None)
 
 
 def _wanted(profile: Profile, cluster: Cluster, goal: Goal, settings: PlanSettings) -> Choice:

@@ -66,6 +66,18 @@ class Price(msgspec.Struct, frozen=True, kw_only=True):
         except ValueError:
             return True
 
+    def warning(self, today: datetime.date) -> str:
+        """Say that the price is old; empty where it is not.
+
+        Examples:
+            >>> price_usd_per_hour("p4d.24xlarge").warning(datetime.date(2027, 7, 1))
+            'the price of p4d.24xlarge is of 2026-07-20 and may have changed; yours wins: plan.usd_per_hour'
+        """
+        if not self.is_stale(today):
+            return ""
+        day = f"of {self.date}" if self.date else "without a date"
+        return f"the price of {self.instance} is {day} and may have changed; yours wins: plan.usd_per_hour"
+
     def sentence(self) -> str:
         """Say the price with its date and source.
 
