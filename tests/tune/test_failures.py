@@ -29,7 +29,7 @@ def test_three_retries_of_what_the_machine_failed(outcome, num_failures, wanted)
 def test_four_identical_failures_end_a_study_with_the_reason():
     streak = Streak()
     for number in range(3):
-        streak.ended(ended(number, "out_of_memory", why="asked for 91 GiB"))
+        streak.ended(ended(number, "out_of_memory", why=f"asked for {80.5 + number} GiB"))
     assert streak.reason is None
     streak.ended(ended(3, "out_of_memory", why="asked for 91 GiB"))
     assert streak.reason is not None and "4 attempts" in streak.reason and "91 GiB" in streak.reason

@@ -49,12 +49,22 @@ def test_configurations_that_take_longer_have_their_own_price():
     assert spending.price_s({"batch": 128}, 10) == pytest.approx(50.0)  # not known: the slow ones of all
 
 
-def test_a_trial_that_goes_on_is_priced_by_its_own_slowest_stretch():
+def test_a_trial_that_goes_on_is_priced_by_its_own_time_and_a_fifth():
     spending = Spending(Budget())
     finished(spending, 0, 90.0)
     trial = begin(spending, 1)
     measure(spending, trial, 1, 2.0)
-    assert spending.price_s({}, 5, trial=1) == pytest.approx(10.0)
+    assert spending.price_s({}, 5, trial=1) == pytest.approx(12.0)
+
+
+def test_a_retry_is_measured_from_its_own_start():
+    spending = Spending(Budget(max_device_s=100.0, s_per_unit=1.0))
+    known = tuple(Point(at=at, value=1.0, time_s=2.0 * at) for at in (1, 2, 3))
+    trial = Trial(number=0, config={}, origin="random", points=known)
+    spending.started(Order(trial=0, config={}, start=1, until=4, seed=0), trial)
+    measure(spending, trial, 4, 8.0)
+    spending.ended(0, 7.0, whole=True)  # 6 for the positions from 1 to 4, the rest for the save
+    assert spending.stop_s == pytest.approx(2.0)
 
 
 def test_saves_are_measured_and_doubled():

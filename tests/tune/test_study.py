@@ -206,6 +206,13 @@ def test_a_budget_below_one_run_says_the_least(lab):
     assert study.clock_s <= 100.0
 
 
+def test_a_budget_that_is_known_to_be_too_small_is_refused_before_the_start(lab):
+    journal = Journal(None)
+    with pytest.raises(FieldError, match="Give at least 5m05s"):
+        lab.study(journal, budget=Budget(max_s=100.0, s_per_unit=10.0, save_s=5.0))
+    assert not journal.entries
+
+
 def test_a_budget_can_be_extended(lab):
     study = lab.study(budget=Budget(max_device_s=1500.0), limit=200)
     assert "budget" in lab.run(study)

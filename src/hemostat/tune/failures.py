@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+import re
 
 from hemostat.tune.trial import RETRIED, TEACHES, Outcome, Point, Trial
 
 MAX_RETRIES = 3
 NUM_IDENTICAL = 4
+_NUMBERS = re.compile(r"[0-9]+(?:\.[0-9]+)?")
 _WORDS: dict[Outcome, str] = {
     "nan": "gave NaN",
     "diverged": "diverged",
@@ -37,7 +39,8 @@ class Streak:
     """
 
     def __init__(self) -> None:
-        self._same: tuple[Outcome, str] | None = None
+        self._same: tuple[Outcome, str] | None = None  # as the latest one said it
+        self._kind: tuple[Outcome, str] | None = None
         self._trials: list[int] = []
         self._any_value = False
 
@@ -52,8 +55,10 @@ class Streak:
         if trial.outcome not in RETRIED | TEACHES:
             self._same, self._trials = None, []
             return
-        if (trial.outcome, trial.why) != self._same:
-            self._same, self._trials = (trial.outcome, trial.why), []
+        kind = (trial.outcome, _NUMBERS.sub("0", trial.why))  # 91 GiB and 87 GiB are one reason
+        if self._same is None or kind != self._kind:
+            self._kind, self._trials = kind, []
+        self._same = (trial.outcome, trial.why)
         self._trials.append(trial.number)
 
     @property

@@ -13,6 +13,7 @@ from hemostat.tune.workers import Order
 
 TOLERANCE_S = 1e-6
 _QUANTILE = 0.95  # of the trials' times: of twenty stretches that start, about one is dearer than its price
+_MARGIN = 1.2  # a trial may get a fifth slower than it was so far; what is slower is stopped in time
 _SAVE_FACTOR = 2.0  # a save may take twice as long as any before it; what takes longer is ended without it
 
 
@@ -39,22 +40,16 @@ class Spending:
         self._rates: dict[tuple[str, ...], list[float]] = {}
         self._all_rates: list[float] = []
         self._rate_of: dict[int, float] = {}
-        self._slowest: dict[int, float] = {}
         self._longest_save_s = 0.0
 
     def started(self, order: Order, trial: Trial) -> None:
         """A stretch begins."""
-        begun_at_s = trial.points[-1].time_s if trial.points else 0.0
+        begun_at_s = next((p.time_s for p in reversed(trial.points) if p.at <= order.start), 0.0)
         self._running[order.trial] = _Stretch(order=order, begun_at_s=begun_at_s)
 
     def measured(self, before: Trial, point: Point) -> None:
         """A running trial has reached a position that it had not reached before."""
-        stretch = self._running[before.number]
-        stretch.last = point
-        at, time_s = (before.points[-1].at, before.points[-1].time_s) if before.points else (0, 0.0)
-        if point.at > at:
-            rate = (point.time_s - time_s) / (point.at - at)
-            self._slowest[before.number] = max(rate, self._slowest.get(before.number, 0.0))
+        self._running[before.number].last = point
         if point.at > 0:
             self._rated(before, point.time_s / point.at)
 
@@ -81,7 +76,7 @@ class Spending:
         """Seconds to allow for saving and leaving."""
         return max(self.budget.save_s, _SAVE_FACTOR * self._longest_save_s)
 
-    def price_s(self, config: Configuration, span: int, trial: int | None = None) -> float | None:
+    def price_s(self, config: Configuration, span: int, trial: int = -1) -> float | None:
         """Seconds of a stretch, on the safe side; None while nothing is known.
 
         Args:
@@ -89,8 +84,9 @@ class Spending:
             span: units of position.
             trial: number of a trial that has run before: its own time counts, not that of the others.
         """
-        rate = self._slowest.get(trial) if trial is not None else None
-        if rate is None:
+        if trial in self._rate_of:
+            rate: float | None = _MARGIN * self._rate_of[trial]
+        else:
             rates = self._rates.get(self.budget.key(config)) or self._all_rates
             rate = rates[math.ceil(_QUANTILE * len(rates)) - 1] if rates else self.budget.s_per_unit
         return None if rate is None else span * rate + self.stop_s

@@ -62,6 +62,9 @@ class State:
     def of(cls, entries: Iterable[AnyEntry]) -> State:
         """The state after all of a journal's entries; a report needs nothing else of a study.
 
+        Raises:
+            TypeError: the first entry is no study.
+
         Examples:
             >>> settings = Settings(length=9, step=1)
             >>> State.of([Began(at_s=0.0, settings=settings, rungs=(3, 9))]).history.rungs

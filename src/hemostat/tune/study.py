@@ -7,7 +7,7 @@ import random
 from collections.abc import Callable
 
 from hemostat.errors import FieldError
-from hemostat.tune.budget import Budget
+from hemostat.tune.budget import Budget, check_least
 from hemostat.tune.failures import can_retry
 from hemostat.tune.journal import (
     AnyEntry,
@@ -48,7 +48,8 @@ class Study:
         control: tells whether the new trial of that number is never stopped.
 
     Raises:
-        FieldError: a new study over a journal that has one, or none to go on with.
+        FieldError: a new study over a journal that has one, or none to go on with; a budget that is known to be
+            less than one run.
     """
 
     def __init__(
@@ -65,6 +66,10 @@ class Study:
         if settings is not None and journal.entries:
             raise FieldError("study", name, "is there already", "Go on with it, or choose another name.")
         if settings is not None:
+            if settings.budget.s_per_unit is not None:
+                check_least(
+                    settings.budget, settings.budget.s_per_unit * settings.length + settings.budget.save_s
+                )
             journal.append(
                 Began(at_s=0.0, settings=settings, rungs=pruner.rungs(settings.length, settings.step))
             )
