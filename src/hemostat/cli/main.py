@@ -17,6 +17,7 @@ COMMANDS = {
     "recipe": ("hemostat.cli.recipe", "what do my one-device hyper-parameters become on N devices?"),
     "plan": ("hemostat.cli.plan", "what fits, on which layout, how fast, for how many dollars?"),
     "train": ("hemostat.cli.train", "run a task file on 1..N processes, guarded and recorded"),
+    "tune": ("hemostat.cli.tune", "which hyper-parameters are better, inside a budget?"),
     "evaluate": (
         "hemostat.cli.evaluate",
         "how good is a run on validation or test data, and how sure is that?",

@@ -11,9 +11,9 @@ from typing import Any
 
 import msgspec
 
-from hemostat.errors import FieldError
+from hemostat.errors import FieldError, Interrupted
 from hemostat.launch import OUTPUT, Backend, Started
-from hemostat.track import Checkpoints, RunRecord, create_run, update_run
+from hemostat.track import Checkpoints, RunRecord, attempts, create_run, update_run, write_exit
 from hemostat.tune.metric_lines import MetricLines
 from hemostat.tune.outcomes import TAIL_BYTES, Seen, outcome_of
 from hemostat.tune.positions import on_scale
@@ -61,7 +61,7 @@ class _Stretch:
         self.started: Started | None = None
         self.asked = False
         self.sent = order.start
-        self.before_s = 0.0
+        self.own_s = 0.0
         self.last: float | None = None
         self.output = run_dir / OUTPUT
         self.begin_bytes = self.output.stat().st_size if self.output.exists() else 0
@@ -83,6 +83,19 @@ class _Stretch:
         with self.output.open("rb") as file:
             file.seek(max(self.begin_bytes, self.output.stat().st_size - TAIL_BYTES))
             return file.read().decode(errors="replace")
+
+
+def trained_s(run_dir: Path) -> float:
+    """Seconds that a run has trained, by the lines of its records; 0 where it keeps none.
+
+    What comes before the first line of an attempt is its start, which takes the same time however far it runs; the
+    first line itself is taken to have lasted as long as the others.
+    """
+    total_s = 0.0
+    for attempt in attempts.read_attempts(run_dir):
+        count, first = len(attempt.lines), attempt.lines[0].time
+        total_s += (attempt.last - first) * count / (count - 1) if count > 1 else attempt.last - attempt.start
+    return total_s
 
 
 class LaunchedWorkers:
@@ -110,7 +123,7 @@ class LaunchedWorkers:
         self._free = list(range(len(site.slots)))
         self._running: dict[int, _Stretch] = {}
         self._events: deque[Progress | End] = deque()
-        self._names: dict[str, None] = {}
+        self._interrupt = ""
 
     def __enter__(self) -> LaunchedWorkers:
         return self
@@ -136,8 +149,6 @@ class LaunchedWorkers:
         )
         stretch = _Stretch(order, run_dir, self._jobs.metric)
         record = RunRecord(run_dir)
-        now_s = self.now_s()
-        stretch.before_s = max(0.0, record.seconds_after(None) - max(0.0, now_s - order.issued_s))
         self._running[order.trial] = stretch
         if self._was_done(stretch):
             return
@@ -158,8 +169,12 @@ class LaunchedWorkers:
 
         Raises:
             FieldError: a run ended well and its metric never appeared.
+            Interrupted: `interrupt` was called; the trials go on.
         """
         while True:
+            if self._interrupt:
+                reason, self._interrupt = self._interrupt, ""
+                raise Interrupted(reason)
             if not self._events:
                 for stretch in list(self._running.values()):
                     self._look(stretch)
@@ -169,6 +184,10 @@ class LaunchedWorkers:
             if left_s <= 0:
                 return None
             time.sleep(min(LOOK_S, left_s))
+
+    def interrupt(self, reason: str) -> None:
+        """Let `wait` raise `Interrupted`, now or at its next call; for handlers of signals."""
+        self._interrupt = reason
 
     def stop(self, trial: int) -> None:
         """See `Workers.stop`."""
@@ -234,8 +253,9 @@ class LaunchedWorkers:
     def _send(self, stretch: _Stretch, curve: Sequence[tuple[int, float]]) -> None:
         for at, value in curve:
             if at > stretch.sent:
-                time_s = stretch.before_s + self.now_s() - stretch.order.issued_s
-                point = Point(at=at, value=value, time_s=time_s)
+                own_s = trained_s(stretch.run_dir) or self.now_s() - stretch.order.issued_s
+                stretch.own_s = max(stretch.own_s, own_s)
+                point = Point(at=at, value=value, time_s=stretch.own_s)
                 self._events.append(Progress(trial=stretch.order.trial, point=point))
                 stretch.sent = at
 
@@ -255,6 +275,8 @@ class LaunchedWorkers:
             self._send(stretch, [(order.until, stretch.last)])  # its nearest evaluation lies just before
         if not RunRecord(stretch.run_dir).header.get("summary"):
             self._conclude(stretch, outcome)
+        if outcome == "stopped":  # as it was meant to: no failure in the list of runs
+            write_exit(stretch.run_dir, 0, 0, "stopped by its study")
         self._events.append(
             End(trial=order.trial, outcome=outcome, time_s=self.now_s() - order.issued_s, why=why)
         )
