@@ -8,12 +8,14 @@ from hemostat.tune.pruners.asha import AshaPruner
 from hemostat.tune.pruners.halving import HalvingPruner
 from hemostat.tune.pruners.hyperband import HyperbandPruner
 from hemostat.tune.pruners.none import NonePruner
+from hemostat.tune.pruners.promotion import PromotionPruner
 
 PRUNERS: dict[str, type[Pruner]] = {
     "none": NonePruner,
     "halving": HalvingPruner,
     "hyperband": HyperbandPruner,
     "asha": AshaPruner,
+    "promotion": PromotionPruner,
 }
 
 
