@@ -30,9 +30,9 @@ def test_four_identical_failures_end_a_study_with_the_reason():
     streak = Streak()
     for number in range(3):
         streak.ended(ended(number, "out_of_memory", why=f"asked for {80.5 + number} GiB"))
-    assert streak.reason is None
+    assert streak.reason(9) is None
     streak.ended(ended(3, "out_of_memory", why="asked for 91 GiB"))
-    assert streak.reason is not None and "4 attempts" in streak.reason and "91 GiB" in streak.reason
+    assert streak.reason(9) is not None and "4 attempts" in streak.reason(9) and "91 GiB" in streak.reason(9)
 
 
 def test_one_trial_that_crashes_four_times_ends_a_study_only_where_nothing_else_works():
@@ -42,7 +42,8 @@ def test_one_trial_that_crashes_four_times_ends_a_study_only_where_nothing_else_
             streak.measured(Point(at=1, value=value, time_s=1.0))
         for _ in range(4):
             streak.ended(ended(0, "crash"))
-        assert (streak.reason is not None) is wanted
+        assert (streak.reason(num_trials=1) is not None) is wanted
+        assert streak.reason(num_trials=5) is None  # the others are still on their way
 
 
 def test_four_trials_that_crash_alike_end_a_study_that_has_values():
@@ -50,7 +51,7 @@ def test_four_trials_that_crash_alike_end_a_study_that_has_values():
     streak.measured(Point(at=1, value=0.5, time_s=1.0))
     for number in range(4):
         streak.ended(ended(number, "crash"))
-    assert streak.reason is not None and "crashed" in streak.reason
+    assert streak.reason(9) is not None and "crashed" in streak.reason(9)
 
 
 def test_parameters_that_fail_teach_and_do_not_end_a_study_that_has_values():
@@ -58,7 +59,7 @@ def test_parameters_that_fail_teach_and_do_not_end_a_study_that_has_values():
     streak.measured(Point(at=1, value=0.5, time_s=1.0))
     for number in range(9):
         streak.ended(ended(number, "nan"))
-    assert streak.reason is None
+    assert streak.reason(9) is None
 
 
 @pytest.mark.parametrize("between", [ended(9, "finished"), ended(9, "crash", why="other")])
@@ -68,15 +69,15 @@ def test_another_end_begins_anew(between):
         streak.ended(ended(number, "crash"))
     streak.ended(between)
     streak.ended(ended(4, "crash"))
-    assert streak.reason is None
+    assert streak.reason(9) is None
 
 
 def test_preemptions_neither_count_nor_interrupt():
     streak = Streak()
     for number in range(8):
         streak.ended(ended(number, "preempted"))
-    assert streak.reason is None
+    assert streak.reason(9) is None
     for number in range(4):
         streak.ended(ended(number, "timeout"))
         streak.ended(ended(number, "preempted"))
-    assert streak.reason is not None
+    assert streak.reason(9) is not None

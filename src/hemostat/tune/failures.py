@@ -33,7 +33,7 @@ def can_retry(trial: Trial) -> bool:
 class Streak:
     """Identical failures in a row, as a study counts them.
 
-    A crash or a time-out counts once for each trial while others have given values, and each time while none has.
+    A crash or a time-out counts once for each trial; each time where all trials so far have failed in this way.
     Parameters that give NaN or need too much memory teach the sampler; they end a study only where no trial at all
     has given a value. A preemption says nothing about the study.
     """
@@ -61,15 +61,20 @@ class Streak:
         self._same = (trial.outcome, trial.why)
         self._trials.append(trial.number)
 
-    @property
-    def reason(self) -> str | None:
-        """Why the study ends; None while it goes on."""
+    def reason(self, num_trials: int) -> str | None:
+        """Why the study ends; None while it goes on.
+
+        Args:
+            num_trials: that have started so far.
+        """
         if self._same is None:
             return None
         outcome, why = self._same
         if self._any_value and outcome in TEACHES:
             return None
-        count = len(set(self._trials)) if self._any_value else len(self._trials)
+        count = len(set(self._trials))
+        if count == num_trials and not self._any_value:
+            count = len(self._trials)
         if count < NUM_IDENTICAL:
             return None
         said = f": {why.rstrip('.')}" if why else ""

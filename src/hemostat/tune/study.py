@@ -139,7 +139,7 @@ class Study:
         now_s = max(now_s, state.clock_s)
         if state.unread:
             state.unread = False
-            reason = state.streak.reason or state.sameness.reason or self._stopped()
+            reason = state.streak.reason(len(self.history.trials)) or state.sameness.reason or self._stopped()
             if reason is not None:
                 return self._finish(reason, now_s)
         order = self._again(now_s) or self._promoted(now_s)
@@ -300,17 +300,19 @@ class Study:
         return None
 
     def _last(self, reason: str, now_s: float) -> Order | None:
-        """Nothing new can start: once all is quiet the best trial is run to its end if none was, then it is over."""
-        if self._state.running:
-            return None
-        if not any(trial.outcome == "finished" for trial in self.history.trials):
+        """Nothing new can start: the best trial is run to its end if none was or will be, then it is over."""
+        running, trials = self._state.running, self.history.trials
+        if running and reason == EXHAUSTED:
+            return None  # what comes in may be better than the best so far, and costs no more
+        ends = any(order.until == self.settings.length for order in running.values())
+        if not ends and not any(trial.outcome == "finished" for trial in trials):
             for at in reversed(self.history.rungs):
                 for score, trial in self.history.at_rung(at):
                     if trial.outcome == "paused" and score < math.inf:
                         order = self._order(trial, trial.position, self.settings.length, now_s)
                         if order is not None:
                             return order
-        return self._finish(reason, now_s)
+        return None if running else self._finish(reason, now_s)
 
     def _poor(self) -> str:
         """What is said when the budget ends the study."""
