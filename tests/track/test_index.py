@@ -6,7 +6,9 @@ import json
 import sqlite3
 import subprocess
 import sys
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -142,3 +144,24 @@ def test_5000_runs_are_listed_fast(tmp_path):
     start = time.perf_counter()
     assert len(list_runs(tmp_path)) == 5000
     assert time.perf_counter() - start < 0.5  # measured: 0.11 s on 2 cores
+
+
+def test_processes_that_open_a_new_index_at_the_same_moment_all_list_the_runs(tmp_path):
+    """One that found no version yet must not drop the table that another has just made."""
+    create_run(tmp_path, "20260101-0000-aaaaa", {"task": "x"})
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)  # threads meet as processes would: the old fault showed in 2 of 100 rounds
+    for _ in range(200):
+        (tmp_path / "index.sqlite").unlink(missing_ok=True)
+        together = threading.Barrier(8)
+
+        def look(together=together):
+            together.wait()
+            return [run.id for run in list_runs(tmp_path)]
+
+        with ThreadPoolExecutor(8) as pool:
+            found = [each.result() for each in [pool.submit(look) for _ in range(8)]]
+        if found != [["20260101-0000-aaaaa"]] * 8:
+            break
+    sys.setswitchinterval(before)
+    assert found == [["20260101-0000-aaaaa"]] * 8

@@ -17,6 +17,7 @@ from hemostat.track.record import RunRecord
 
 _FILE = "index.sqlite"
 _VERSION = 1
+_TABLE = "CREATE TABLE runs (id TEXT PRIMARY KEY, stamp TEXT, headline BLOB, error TEXT)"
 _BULKY = ("environment", "packages", "diff", "untracked")
 
 
@@ -157,14 +158,9 @@ def _try_open(path: Path, rebuild: bool) -> sqlite3.Connection:
     for attempt in range(2):
         index = None
         try:
-            index = sqlite3.connect(path, timeout=2.0)
-            if rebuild or index.execute("PRAGMA user_version").fetchone()[0] != _VERSION:
-                index.execute("DROP TABLE IF EXISTS runs")
-            index.execute(
-                "CREATE TABLE IF NOT EXISTS runs (id TEXT PRIMARY KEY, stamp TEXT, headline BLOB, error TEXT)"
-            )
-            index.execute("SELECT id, stamp, headline, error FROM runs LIMIT 1").fetchone()
-            index.execute(f"PRAGMA user_version = {_VERSION}")
+            index = sqlite3.connect(path, timeout=2.0, isolation_level=None)
+            _prepare(index, rebuild)
+            index.isolation_level = "DEFERRED"
             return index
         except sqlite3.DatabaseError as error:
             if index is not None:
@@ -176,5 +172,24 @@ def _try_open(path: Path, rebuild: bool) -> sqlite3.Connection:
                 continue
             break
     index = sqlite3.connect(":memory:")
-    index.execute("CREATE TABLE runs (id TEXT PRIMARY KEY, stamp TEXT, headline BLOB, error TEXT)")
+    index.execute(_TABLE)
     return index
+
+
+def _prepare(index: sqlite3.Connection, rebuild: bool) -> None:
+    """See to it that the table is there, in this version; of several processes one makes it and the others wait."""
+    if not rebuild and _is_ready(index):
+        return
+    index.execute("BEGIN IMMEDIATE")
+    if rebuild or not _is_ready(index):
+        index.execute("DROP TABLE IF EXISTS runs")
+        index.execute(_TABLE)
+        index.execute(f"PRAGMA user_version = {_VERSION}")
+    index.execute("COMMIT")
+
+
+def _is_ready(index: sqlite3.Connection) -> bool:
+    if index.execute("PRAGMA user_version").fetchone()[0] != _VERSION:
+        return False
+    index.execute("SELECT id, stamp, headline, error FROM runs LIMIT 1").fetchone()
+    return True
