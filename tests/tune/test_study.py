@@ -230,3 +230,13 @@ def test_a_study_is_begun_once_and_gone_on_with_when_it_is_there(lab):
     lab.study(journal)
     with pytest.raises(FieldError, match="is there already"):
         lab.study(journal, settings=Settings(length=30, step=1))
+
+
+def test_who_was_to_be_ended_at_once_is_told_twice_again(lab):
+    journal = Journal(None)
+    study = lab.study(journal, pruner="none", budget=Budget(max_s=100.0))
+    study.next(0.0)
+    assert study.stops(100.0) == [0]
+    assert study.stopping == [0]
+    assert study.stops(100.0) == [0] and study.stops(100.0) == []
+    assert lab.study(journal, pruner="none").stopping == [0, 0]

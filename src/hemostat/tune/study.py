@@ -103,8 +103,10 @@ class Study:
 
     @property
     def stopping(self) -> list[int]:
-        """Running trials that have been told to stop."""
-        return sorted(trial for trial, (verdict, _) in self._state.verdicts.items() if verdict != "go")
+        """Running trials that have been told to stop; one that was to be ended at once stands there twice."""
+        times = {"stop": 1, "end": 2}
+        told = [(trial, times.get(verdict, 0)) for trial, (verdict, _) in self._state.verdicts.items()]
+        return sorted(trial for trial, count in told for _ in range(count))
 
     @property
     def ending(self) -> str | None:
