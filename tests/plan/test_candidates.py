@@ -18,9 +18,22 @@ def test_every_layout_uses_all_devices_within_the_limits_of_the_model(tiny_profi
     assert {layout.num_ranks for layout in found} == {16}
     assert {layout.tp for layout in found} == {1, 2, 4}  # four heads
     assert {layout.pp for layout in found} == {1, 2, 4}  # four blocks
-    assert {layout.schedule for layout in found if layout.pp == 2} == {"1f1b", "interleaved"}
-    assert {layout.schedule for layout in found if layout.pp == 4} == {"1f1b"}
-    assert len({(str(each), each.schedule, each.reshard) for each in found}) == len(found)
+    assert {layout.schedule for layout in found if layout.pp == 2} == {"1f1b", "zero_bubble", "interleaved"}
+    assert {layout.schedule for layout in found if layout.pp == 4} == {"1f1b", "zero_bubble"}  # four blocks
+    assert {layout.fsdp for layout in found if layout.tp == layout.pp == 1} == {1, 2, 4, 8, 16}
+    assert len(set(found)) == len(found)
+
+
+def test_shards_fill_nodes_or_divide_one(tiny_profile):
+    found = list(layouts(tiny_profile, Cluster.read("48xA100-40GB"), 64))
+    assert {layout.fsdp for layout in found if layout.tp == layout.pp == 1} == {1, 2, 4, 8, 16, 24, 48}
+
+
+def test_every_number_of_stages_that_the_blocks_allow(story_profile):
+    found = list(layouts(story_profile, Cluster.read("8xA100-40GB"), 64))
+    stages = {pp: {each.stages_per_rank for each in found if each.pp == pp} for pp in (2, 4, 8)}
+    assert stages == {2: {1, 2, 4, 8}, 4: {1, 2, 4}, 8: {1, 2}}  # 24 blocks
+    assert not any(each.schedule == "gpipe" for each in found)
 
 
 def test_no_data_rank_is_without_a_sample(tiny_profile):

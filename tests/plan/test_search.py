@@ -9,13 +9,13 @@ import pytest
 
 from hemostat.plan.candidates import layouts, recomputations, workloads
 from hemostat.plan.duration import duration
-from hemostat.plan.families import Decoder, decoder_profile
+from hemostat.plan.families import Decoder, decoder_from_numbers, decoder_profile
 from hemostat.plan.hardware import Cluster
 from hemostat.plan.layout import Layout
 from hemostat.plan.memory import peak
 from hemostat.plan.parallel.pp import even_pace
 from hemostat.plan.prices import price_usd_per_hour
-from hemostat.plan.search import ABOUT_EQUAL, Goal, choice_of, search
+from hemostat.plan.search import Goal, _rank, choice_of, search
 
 LLAMA_405B = Decoder(
     name="Llama-3.1-405B",
@@ -30,19 +30,29 @@ LLAMA_405B = Decoder(
 )
 
 
-def test_pruning_leaves_out_nothing_that_is_faster(story_profile):
-    cluster, goal = Cluster.read("8xA100-40GB"), Goal(global_batch=256)
-    best = search(story_profile, cluster, goal).choices[0]
+@pytest.mark.parametrize(
+    ("text", "global_batch", "sizes"),
+    [
+        ("8xA100-40GB", 256, {"num_params": 320e6, "num_layers": 24, "hidden": 1024}),
+        ("8xA100-40GB", 100, {"num_params": 7e9}),  # shards, and passes of unlike size
+        ("8xA100-40GB", 16, {"num_params": 13e9, "num_layers": 40}),  # stages
+        ("16xV100-16GB", 32, {"num_params": 3e9}),
+        ("24xA100-40GB", 24, {"num_params": 30e9, "num_layers": 48}),
+    ],
+)
+def test_pruning_leaves_out_nothing_that_is_better(text, global_batch, sizes):
+    profile = decoder_profile(decoder_from_numbers(**sizes))
+    cluster, goal = Cluster.read(text), Goal(global_batch=global_batch)
+    found = search(profile, cluster, goal)
     everything = [
-        choice_of(story_profile, cluster, goal, (layout, work.micro_batch))
-        for axes in layouts(story_profile, cluster, goal.global_batch)
+        choice_of(profile, cluster, goal, (layout, work.micro_batch))
+        for axes in layouts(profile, cluster, goal.global_batch)
         for layout in recomputations(axes)
         for work in workloads(layout, goal.global_batch, goal.optimizer, goal.precision)
     ]
     fitting = [each for each in everything if each.is_safe(cluster.device.memory_bytes)]
-    assert len(everything) > 300
-    least = min(each.step.step_s / each.step.num_samples for each in fitting)
-    assert best.step.step_s / best.step.num_samples <= least * (1 + 2 * ABOUT_EQUAL)
+    assert fitting and len(everything) > found.num_tried
+    assert _rank(found.choices[0], cluster) == min(_rank(each, cluster) for each in fitting)
 
 
 @pytest.mark.parametrize("global_batch", [100, 122, 1024])
@@ -67,10 +77,11 @@ def test_passes_that_differ_by_a_sample_take_a_time_between(story_profile):
     assert (steps[1] - steps[0]) / (steps[2] - steps[0]) == pytest.approx(3 / 7, rel=0.01)
 
 
-def test_of_about_equals_the_simplest_comes_first(tiny_profile):
-    found = search(tiny_profile, Cluster.read("4xA100-40GB"), Goal(global_batch=64))
+def test_of_about_equals_the_simplest_comes_first(story_profile):
+    found = search(story_profile, Cluster.read("4xA100-80GB"), Goal(global_batch=64))
+    speeds = {str(each.layout): each.step.step_s for each in found.choices}
     assert str(found.choices[0].layout) == "dp=4"
-    assert not found.rejected
+    assert speeds["fsdp=4"] == pytest.approx(speeds["dp=4"], rel=0.05)
 
 
 def test_what_does_not_fit_is_named_with_its_least_need(story_profile):

@@ -16,7 +16,8 @@ from hemostat.plan.workload import REGIMES, Regime, Workload
 
 # bytes per parameter of the moments in fp32
 OPTIMIZER_BYTES: Final = {"adamw": 8.0, "adam": 8.0, "lamb": 8.0, "muon": 4.0, "lars": 4.0, "sgd": 4.0}
-_INTERLEAVED: Final = 2  # stages of a rank that are looked at, beside one
+_PLAIN_STAGES: Final = 2  # of an interleaved rank
+_MOST_STAGES: Final = 8  # of a rank; each of them costs a message more
 
 
 def regime_of(
@@ -57,7 +58,9 @@ def regime_of(
 def layouts(profile: Profile, cluster: Cluster, global_batch: int) -> Iterator[Layout]:
     """Every way to share a model among all devices of a cluster that its sizes allow.
 
-    Tensor parallelism stays within a node. Shards are all of the data ranks, those of one node, or none.
+    Tensor parallelism stays within a node. Shards are any number of the data ranks that fills nodes or divides one.
+    Left out are the schedule gpipe, which takes as long as 1f1b and holds more, and offloading, which the trainer does
+    not have; compiled blocks and the allocator's setting change no forecast.
 
     Args:
         profile: of the model.
@@ -70,7 +73,7 @@ def layouts(profile: Profile, cluster: Cluster, global_batch: int) -> Iterator[L
         ...                num_tokens=128)
         >>> found = layouts(decoder_profile(tiny), Cluster.read("4xA100-40GB"), 64)
         >>> sorted({str(layout) for layout in found})[:5]
-        ['dp=2,tp=2', 'dp=4', 'fsdp=2,tp=2', 'fsdp=4', 'pp=2,dp=2']
+        ['dp=2,fsdp=2', 'dp=2,tp=2', 'dp=4', 'fsdp=2,tp=2', 'fsdp=4']
     """
     num_devices = cluster.num_devices
     for tp in _divisors(math.gcd(cluster.per_node, divisible_by(profile))):
@@ -79,17 +82,35 @@ def layouts(profile: Profile, cluster: Cluster, global_batch: int) -> Iterator[L
             if pp > max(1, profile.num_blocks) or data_ranks > global_batch:
                 continue
             near = math.gcd(max(1, cluster.per_node // tp), data_ranks)
-            for fsdp in sorted({1, near, data_ranks}):
+            for fsdp in _divisors(data_ranks):
+                if near % fsdp and fsdp % near:
+                    continue
                 yield from _variants(profile, Layout(dp=data_ranks // fsdp, fsdp=fsdp, tp=tp, pp=pp))
+
+
+def is_plain(layout: Layout, cluster: Cluster) -> bool:
+    """Shards are all of the data ranks, those of one node, or none, and stages take turns as 1f1b or interleaved by 2.
+
+    Examples:
+        >>> node = Cluster.read("8xA100-40GB")
+        >>> is_plain(Layout(dp=1, fsdp=8), node), is_plain(Layout(dp=4, fsdp=2), node)
+        (True, False)
+    """
+    data_ranks = layout.num_data_ranks
+    near = math.gcd(max(1, cluster.per_node // layout.tp), data_ranks)
+    is_usual = layout.schedule in (None, "1f1b") or layout.stages_per_rank == _PLAIN_STAGES
+    return layout.fsdp in (1, near, data_ranks) and is_usual
 
 
 def _variants(profile: Profile, axes: Layout) -> Iterator[Layout]:
     """The same axes with each schedule, with gathered parameters kept or dropped."""
     found = [axes]
     if axes.pp > 1:
-        found = [msgspec.structs.replace(axes, schedule="1f1b")]
-        if axes.pp * _INTERLEAVED <= profile.num_blocks:
-            found.append(msgspec.structs.replace(axes, schedule="interleaved", stages_per_rank=_INTERLEAVED))
+        found = [msgspec.structs.replace(axes, schedule=name) for name in ("1f1b", "zero_bubble")]
+        stages = 2
+        while axes.pp * stages <= profile.num_blocks and stages <= _MOST_STAGES:
+            found.append(msgspec.structs.replace(axes, schedule="interleaved", stages_per_rank=stages))
+            stages *= 2
     for layout in found:
         yield layout
         if layout.fsdp > 1 and layout.pp == 1:
@@ -150,8 +171,8 @@ def workloads(layout: Layout, global_batch: int, optimizer: str, precision: str)
 
 
 def recomputations(layout: Layout) -> Iterator[Layout]:
-    """The same layout with ever more of the activations computed again."""
-    for recompute in RECOMPUTE:
+    """The same layout with ever more of the activations computed again; zero bubble, which splits backward, with none."""
+    for recompute in RECOMPUTE[:1] if layout.schedule == "zero_bubble" else RECOMPUTE:
         yield msgspec.structs.replace(layout, recompute=recompute)
 
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
 from hemostat.config import Config
-from hemostat.plan.candidates import cut_of, layouts, recomputations, regime_of, workloads
+from hemostat.plan.candidates import cut_of, is_plain, layouts, recomputations, regime_of, workloads
 from hemostat.plan.compute import Terms
 from hemostat.plan.cost import Cost, run_cost
 from hemostat.plan.duration import Duration, duration
 from hemostat.plan.hardware import Cluster
-from hemostat.plan.layout import Layout
+from hemostat.plan.layout import RECOMPUTE, Layout
 from hemostat.plan.memory import Forecast, peak
 from hemostat.plan.parallel.pp import even_pace
 from hemostat.plan.prices import Price
@@ -98,7 +98,9 @@ def search(profile: Profile, cluster: Cluster, goal: Goal, among: Iterable[Layou
     """Look at every legal layout, recomputation and micro-batch.
 
     Of one layout, more recomputation and smaller micro-batches are only looked at where less does not fit: both cost
-    time and save memory, nothing else.
+    time and save memory, nothing else. The plain layouts come first (`is_plain`). Of the others with the same tp and
+    pp, none is looked at where the passes alone take longer than a whole step that was found, and the memory only of
+    what is about as fast.
 
     Args:
         profile: of the model.
@@ -108,37 +110,124 @@ def search(profile: Profile, cluster: Cluster, goal: Goal, among: Iterable[Layou
 
     Examples:
         >>> from hemostat.plan.families import Decoder, decoder_profile
-        >>> tiny = Decoder(num_layers=2, hidden=64, num_heads=4, num_kv_heads=4, head_width=16, ffn=256, vocab=1000,
-        ...                num_tokens=128)
-        >>> found = search(decoder_profile(tiny), Cluster.read("4xA100-40GB"), Goal(global_batch=64))
+        >>> small = Decoder(num_layers=4, hidden=1024, num_heads=16, num_kv_heads=16, head_width=64, ffn=4096,
+        ...                 vocab=32000, num_tokens=1024)
+        >>> found = search(decoder_profile(small), Cluster.read("4xA100-40GB"), Goal(global_batch=64))
         >>> str(found.choices[0].layout), found.choices[0].workload.micro_batch, len(found.rejected)
-        ('dp=4', 16, 0)
+        ('fsdp=4', 16, 0)
     """
-    best: dict[str, Choice] = {}
-    least: dict[str, Rejected] = {}
-    num_tried = 0
-    for axes in layouts(profile, cluster, goal.global_batch) if among is None else among:
-        name = str(axes)
+    ledger = _Ledger(profile, cluster, goal)
+    others = []
+    for layout in layouts(profile, cluster, goal.global_batch) if among is None else among:
+        if among is not None or is_plain(layout, cluster):
+            ledger.look(layout)
+        else:
+            others.append(layout)
+    bounded = [(ledger.bound_s(layout), layout) for layout in others]
+    for bound_s, layout in sorted(bounded, key=lambda each: each[0]):
+        if bound_s <= (1 + ABOUT_EQUAL) * ledger.least_s < math.inf:
+            ledger.look_if_fast(layout)
+    return ledger.found()
+
+
+class _Passes(NamedTuple):
+    """What fits under one tp and pp: micro-batch to the least recomputation, and the seconds of the passes alone.
+
+    `idle_s` is what a bubble of 1 takes.
+    """
+
+    recompute: dict[int, int]
+    busy_s: float = math.inf
+    idle_s: float = math.inf
+
+
+class _Ledger:
+    """The best of each set of axes so far, and what those that do not fit need at least."""
+
+    def __init__(self, profile: Profile, cluster: Cluster, goal: Goal) -> None:
+        self.least_s = math.inf
+        self._of = profile, cluster, goal
+        self._best: dict[str, Choice] = {}
+        self._least: dict[str, Rejected] = {}
+        self._passes: dict[tuple[int, int], _Passes] = {}
+        self._num_tried = 0
+
+    def bound_s(self, layout: Layout) -> float:
+        """What a step takes at least with this tp and pp, however data ranks share and stages take turns."""
+        passes = self._passes.get((layout.tp, layout.pp))
+        if passes is None:
+            return math.inf
+        most_passes = cut_of(layout, self._of[2].global_batch, 1)[1]
+        return passes.busy_s + (layout.bubble(most_passes) * passes.idle_s if layout.pp > 1 else 0.0)
+
+    def look(self, axes: Layout) -> None:
+        """Every recomputation and micro-batch."""
+        profile, cluster, goal = self._of
         for tried in _tried(profile, axes, goal, cluster.device.memory_bytes):
-            num_tried += 1
-            if not tried.memory.fits(cluster.device.memory_bytes):
-                known = least.get(name)
-                if known is None or tried.memory.device.num_bytes < known.memory.device.num_bytes:
-                    least[name] = tried
-                continue
-            choice = _priced(tried, profile, cluster, goal)
-            if name not in best or _rank(choice, cluster) < _rank(best[name], cluster):
-                best[name] = choice
-    return Found(
-        choices=tuple(sorted(best.values(), key=lambda each: _rank(each, cluster))),
-        rejected=tuple(
-            sorted(
-                (each for name, each in least.items() if name not in best),
-                key=lambda each: each.memory.device.num_bytes,
-            )
-        ),
-        num_tried=num_tried,
-    )
+            self._num_tried += 1
+            if tried.memory.fits(cluster.device.memory_bytes):
+                choice = _priced(
+                    tried, _step(profile, tried.layout, tried.workload, (cluster, goal)), self._of
+                )
+                self._take(choice)
+                self._note(choice)
+            else:
+                self._reject(tried)
+
+    def look_if_fast(self, axes: Layout) -> None:
+        """The fastest that fits, of those that are about as fast as what was found."""
+        profile, cluster, goal = self._of
+        known = self._passes[axes.tp, axes.pp].recompute
+        fast = []
+        for number, layout in enumerate(recomputations(axes)):
+            for work in workloads(layout, goal.global_batch, goal.optimizer, goal.precision):
+                if number >= known.get(work.micro_batch, len(RECOMPUTE)):
+                    step = _step(profile, layout, work, (cluster, goal))
+                    if step.step_s <= (1 + ABOUT_EQUAL) * self.least_s:
+                        fast.append((step.step_s, number, work.micro_batch, layout, work, step))
+        for *_, layout, work, step in sorted(fast, key=lambda each: each[:3]):
+            self._num_tried += 1
+            tried = _look(profile, layout, work)
+            if tried.memory.fits(cluster.device.memory_bytes):
+                choice = _priced(tried, step, self._of)
+                self._take(choice)
+                if choice.is_safe(cluster.device.memory_bytes):
+                    return
+
+    def _take(self, choice: Choice) -> None:
+        cluster, name = self._of[1], str(choice.layout)
+        if choice.is_safe(cluster.device.memory_bytes):
+            self.least_s = min(self.least_s, choice.step.step_s)
+        if name not in self._best or _rank(choice, cluster) < _rank(self._best[name], cluster):
+            self._best[name] = choice
+
+    def _note(self, choice: Choice) -> None:
+        axes = choice.layout.tp, choice.layout.pp
+        known = self._passes.get(axes, _Passes({}))
+        number, micro_batch = RECOMPUTE.index(choice.layout.recompute), choice.workload.micro_batch
+        least = min(number, known.recompute.get(micro_batch, number))
+        busy_s, idle_s = choice.step.compute_s + choice.step.tp_s, 0.0
+        if choice.layout.pp > 1:
+            idle_s = choice.step.bubble_s / max(choice.layout.bubble(choice.workload.accumulation), 1e-9)
+        self._passes[axes] = _Passes(
+            {**known.recompute, micro_batch: least}, min(busy_s, known.busy_s), min(idle_s, known.idle_s)
+        )
+
+    def _reject(self, tried: Rejected) -> None:
+        name = str(tried.layout)
+        known = self._least.get(name)
+        if known is None or tried.memory.device.num_bytes < known.memory.device.num_bytes:
+            self._least[name] = tried
+
+    def found(self) -> Found:
+        """All of it, in order."""
+        cluster = self._of[1]
+        rejected = (each for name, each in self._least.items() if name not in self._best)
+        return Found(
+            choices=tuple(sorted(self._best.values(), key=lambda each: _rank(each, cluster))),
+            rejected=tuple(sorted(rejected, key=lambda each: each.memory.device.num_bytes)),
+            num_tried=self._num_tried,
+        )
 
 
 def choice_of(profile: Profile, cluster: Cluster, goal: Goal, wanted: tuple[Layout, int]) -> Choice:
@@ -157,20 +246,21 @@ def choice_of(profile: Profile, cluster: Cluster, goal: Goal, wanted: tuple[Layo
     micro_batch, accumulation = cut_of(layout, goal.global_batch, most)
     regime = regime_of(layout, goal.optimizer, goal.precision, accumulation)
     workload = Workload(micro_batch=micro_batch, accumulation=accumulation, regime=regime)
-    return _priced(_look(profile, layout, workload), profile, cluster, goal)
+    step = _step(profile, layout, workload, (cluster, goal))
+    return _priced(_look(profile, layout, workload), step, (profile, cluster, goal))
 
 
-def _priced(tried: Rejected, profile: Profile, cluster: Cluster, goal: Goal) -> Choice:
-    step = _step(profile, tried, cluster, goal)
+def _priced(tried: Rejected, step: Duration, of: tuple[Profile, Cluster, Goal]) -> Choice:
+    _, cluster, goal = of
     cost = None
     if goal.num_tokens is not None and goal.price is not None:
         cost = run_cost(step, cluster, goal.price, num_tokens=goal.num_tokens)
     return Choice(layout=tried.layout, workload=tried.workload, memory=tried.memory, step=step, cost=cost)
 
 
-def _step(profile: Profile, tried: Rejected, cluster: Cluster, goal: Goal) -> Duration:
+def _step(profile: Profile, layout: Layout, work: Workload, on: tuple[Cluster, Goal]) -> Duration:
     """The step of exactly the global batch: on the rank with most samples, passes may differ by one sample."""
-    layout, work = tried.layout, tried.workload
+    cluster, goal = on
     borders = _borders(profile, layout)
     step = duration(profile, layout, work, cluster, goal.terms, borders)
     share = -(-goal.global_batch // layout.num_data_ranks)
@@ -200,7 +290,7 @@ def _borders(profile: Profile, layout: Layout) -> tuple[int, ...] | None:
 
 
 def _tried(profile: Profile, axes: Layout, goal: Goal, memory_bytes: float) -> Iterator[Rejected]:
-    """What fits, and the first that does not; a micro-batch that fits with less recomputation is not repeated."""
+    """What fits, and the first that may not; a micro-batch that fits with less recomputation is not repeated."""
     fitting = 0
     for layout in recomputations(axes):
         for workload in workloads(layout, goal.global_batch, goal.optimizer, goal.precision):
@@ -208,7 +298,7 @@ def _tried(profile: Profile, axes: Layout, goal: Goal, memory_bytes: float) -> I
                 continue
             tried = _look(profile, layout, workload)
             yield tried
-            if not tried.memory.fits(memory_bytes):
+            if tried.memory.device.high_bytes > memory_bytes:
                 break
             fitting = workload.micro_batch
 
