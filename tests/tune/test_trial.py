@@ -40,7 +40,7 @@ def test_a_history_that_grew_is_the_history_that_was_made_at_once(seed):
         old = history.trials[number]
         at = old.position + rng.choice((1, 2, 3))
         value = rng.choice((0.1, 0.2, math.nan, math.inf))
-        outcome = rng.choice((None, None, "paused", "nan", "crash", "out_of_memory"))
+        outcome = rng.choice((None, None, "paused", "finished", "nan", "crash", "out_of_memory"))
         points = old.points if rng.random() < 0.3 else (*old.points, Point(at=at, value=value, time_s=1.0))
         history = history.put(msgspec.structs.replace(old, points=points, outcome=outcome))
         fresh = History(trials=history.trials, sign=history.sign, rungs=RUNGS)
@@ -54,6 +54,17 @@ def test_an_older_history_stays_as_it_was():
     after = before.put(trial(0, 0.5, outcome="nan")).put(trial(1, 0.1))
     assert [one.number for _, one in after.at_rung(3)] == [1, 0]
     assert [one.number for _, one in before.at_rung(3)] == [0]
+
+
+def test_a_run_that_ended_by_itself_keeps_its_last_value_and_others_do_not():
+    trials = (
+        trial(0, 0.5, outcome="finished"),
+        trial(1, 0.4, outcome="paused"),
+        trial(2, 0.3, outcome="stopped"),
+    )
+    history = History(trials=trials, sign=1, rungs=RUNGS)
+    assert [(score, one.number) for score, one in history.at_rung(9)] == [(0.5, 0)]
+    assert history.score(trial(0, 0.5, 0.6, outcome="finished"), 3) == 0.5
 
 
 def test_a_part_of_a_study_is_a_history_too():

@@ -90,6 +90,7 @@ class History(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         """The objective at a position, lower is better; infinite where it was no number or the trial failed on it.
 
         Runs are compared at one position only: a cosine schedule that is half way is not the end of a shorter one.
+        A run that ended by itself before the position, by its own early stopping, keeps its last value.
 
         Returns:
             None where the trial has not been evaluated at that position.
@@ -101,8 +102,10 @@ class History(msgspec.Struct, frozen=True, kw_only=True, dict=True):
             (-0.9, None)
         """
         for point in reversed(trial.points):
-            if point.at == at:
+            if point.at == at or (point.at < at and trial.outcome == "finished"):
                 return self.sign * point.value if math.isfinite(point.value) else math.inf
+            if point.at < at:
+                break
         return math.inf if trial.outcome in TEACHES else None
 
     def at_rung(self, at: int) -> list[tuple[float, Trial]]:
@@ -147,7 +150,8 @@ class History(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     def _changed(self, before: Trial | None, trial: Trial) -> list[int]:
         """The rungs where a trial may have another score than before."""
-        if before is None or before.outcome != trial.outcome or len(trial.points) < len(before.points):
+        same = before is not None and before.outcome == trial.outcome != "finished"
+        if before is None or not same or len(trial.points) < len(before.points):
             return list(self.rungs)
         added = {point.at for point in trial.points[len(before.points) :]}
         return [at for at in self.rungs if at in added]
