@@ -140,6 +140,14 @@ class TestAsha(PrunerContract):
     name = "asha"
 
 
+class TestPromotion(PrunerContract):
+    name = "promotion"
+
+
+def test_every_pruner_has_a_class_here():
+    assert {one.name for one in PrunerContract.__subclasses__()} == set(PRUNERS)
+
+
 def test_an_unknown_name_lists_the_known_ones():
     with pytest.raises(UnknownNameError, match="Did you mean 'asha'"):
         pruner("ash")
