@@ -109,6 +109,12 @@ def test_what_fits_is_asked_at_the_tokens_that_are_planned():
         assert sample.choice.step.num_tokens <= 64 * tokens < 2 * sample.choice.step.num_tokens
 
 
+def test_the_front_has_more_machines_than_the_plan(story_profile):
+    plan = Plan.make(story_profile, "8xA100-40GB", LENGTH)
+    assert plan.front == () and len(plan.with_front().front) > 2
+    assert Plan.make(story_profile, "8xA100-40GB", {}).with_front().front == ()
+
+
 def test_a_config_of_an_unknown_family_lists_the_known_ones():
     with pytest.raises(UnknownNameError, match="llama"):
         Plan.profile_of_config({"model_type": "lama"})

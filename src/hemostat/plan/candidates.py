@@ -171,7 +171,7 @@ def workloads(layout: Layout, global_batch: int, optimizer: str, precision: str)
 
 
 def recomputations(layout: Layout) -> Iterator[Layout]:
-    """The same layout with ever more of the activations computed again; zero bubble, which splits backward, with none."""
+    """The same layout with ever more of the activations computed again; zero bubble splits backward and takes none."""
     for recompute in RECOMPUTE[:1] if layout.schedule == "zero_bubble" else RECOMPUTE:
         yield msgspec.structs.replace(layout, recompute=recompute)
 

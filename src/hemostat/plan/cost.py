@@ -125,8 +125,10 @@ def known_price(cluster: Cluster, *, spot: bool = False) -> Price | None:
     """
     found = [
         price
-        for price in _priced(_plain_instances(), spot)
-        if instance_device(price.instance) == cluster.device and price.num_accelerators == cluster.per_node
+        for price in known_prices(spot=spot)
+        if not price.instance.startswith("ml.")
+        and instance_device(price.instance) == cluster.device
+        and price.num_accelerators == cluster.per_node
     ]
     return min(found, key=lambda price: price.usd_per_hour, default=None)
 
@@ -170,7 +172,9 @@ def better_machine(instance: str, *, spot: bool = False) -> str:
     if mine is None or own is None:
         return ""
     better: list[tuple[bool, float, Price]] = []
-    for other in _priced([name for name in known_instances() if _seller(name) == _seller(instance)], spot):
+    for other in known_prices(spot=spot):
+        if not is_same_seller(other.instance, instance):
+            continue
         theirs, offered = instance_device(other.instance), flop_per_usd(other)
         if theirs is None or offered is None or other.num_accelerators < price.num_accelerators:
             continue
@@ -186,8 +190,25 @@ def better_machine(instance: str, *, spot: bool = False) -> str:
     )
 
 
-def _plain_instances() -> list[str]:
-    return [name for name in known_instances() if not name.startswith("ml.")]
+def is_same_seller(instance: str, other: str) -> bool:
+    """Tell whether two machines are rented out by one seller.
+
+    Examples:
+        >>> is_same_seller("p4d.24xlarge", "p5.48xlarge"), is_same_seller("p4d.24xlarge", "ml.p4d.24xlarge")
+        (True, False)
+    """
+    return _seller(instance) == _seller(other)
+
+
+def known_prices(*, spot: bool = False) -> list[Price]:
+    """The price of every machine of the table that has one, "ml." names included."""
+    found = []
+    for instance in known_instances():
+        try:
+            found.append(price_usd_per_hour(instance, spot=spot))
+        except FieldError:  # the table has no such price for it
+            continue
+    return found
 
 
 def _seller(instance: str) -> str:
@@ -195,14 +216,3 @@ def _seller(instance: str) -> str:
     if instance.startswith("ml."):
         return "sagemaker"
     return "azure" if instance.startswith("Standard_") else "aws" if "." in instance else "gcp"
-
-
-def _priced(instances: list[str], spot: bool) -> list[Price]:
-    """Prices of those that have one."""
-    found = []
-    for instance in instances:
-        try:
-            found.append(price_usd_per_hour(instance, spot=spot))
-        except FieldError:
-            continue
-    return found

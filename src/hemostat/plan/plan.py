@@ -17,6 +17,7 @@ from hemostat.plan.changes import Change, changes
 from hemostat.plan.compute import Terms
 from hemostat.plan.cost import better_machine, cluster_price
 from hemostat.plan.families import decoder_from_numbers, decoder_of, decoder_profile, read_config
+from hemostat.plan.front import Offer, front
 from hemostat.plan.hardware import Cluster
 from hemostat.plan.hardware import device as find_device
 from hemostat.plan.largest import Largest, largest_batch, largest_model, largest_sample
@@ -103,6 +104,7 @@ class Plan(Config, frozen=True, kw_only=True):
         changes: that make it fit, the cheapest first; empty where it does, or nothing was wanted.
         doubled: the best layout on twice the devices, at no larger batch than the critical one, where that is known.
         largest: batch, sample and model that fit, where it was asked (`with_largest`).
+        front: dollars against days over clusters, where it was asked (`with_front`).
         notes: sentences, such as that a newer machine is cheaper.
     """
 
@@ -114,6 +116,7 @@ class Plan(Config, frozen=True, kw_only=True):
     changes: tuple[Change, ...] = ()
     doubled: Choice | None = None
     largest: tuple[Largest, ...] = ()
+    front: tuple[Offer, ...] = ()
     notes: tuple[str, ...] = ()
 
     @classmethod
@@ -166,6 +169,11 @@ class Plan(Config, frozen=True, kw_only=True):
     def best(self) -> Choice | None:
         """The fastest layout that fits; None where none does."""
         return self.found.choices[0] if self.found.choices else None
+
+    def with_front(self) -> Plan:
+        """The same plan, with the clusters that no other beats in both days and dollars; none without a length."""
+        found = front(self.profile, self.cluster, self.goal, self.found.choices)
+        return msgspec.structs.replace(self, front=found)
 
     def with_largest(self, sizes: Mapping[str, Any] | None) -> Plan:
         """The same plan, with how large a batch fits, and how large a sample and a model.
