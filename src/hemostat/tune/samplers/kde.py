@@ -1,4 +1,4 @@
-"""KDE: the own sampler; draws where good trials lie dense and the others do not. Needs numpy only."""
+"""KDE: the own sampler draws where good trials lie dense and the others do not; needs numpy only."""
 
 from __future__ import annotations
 
