@@ -196,11 +196,83 @@ def test_a_loss_that_looks_at_values_is_refused_with_the_operation_and_the_line(
         return total if total.item() > 0 else -total
 
     with pytest.raises(
-        TaskError, match=r"GPT cannot be traced: the operation aten\._local_scalar_dense"
+        TaskError, match=r"GPT cannot be traced: its loss \(.*test_tracing\.py:\d+\)"
     ) as error:
         profile_of(GPT(), BATCH, looks)
-    assert "test_tracing.py:" in str(error.value)
+    assert "runs the operation aten._local_scalar_dense, whose result Python needs as a value" in str(
+        error.value
+    )
     assert "plan from a config" in str(error.value)
+
+
+class Looking(Block):
+    """A block that reads what it computes."""
+
+    def forward(self, x):
+        return super().forward(x) if x.sum() > 0 else x
+
+
+def test_a_forward_that_looks_at_values_is_told_from_the_loss_with_the_innermost_module():
+    model = GPT()
+    model.blocks[1] = Looking()
+    with pytest.raises(TaskError, match=r"its forward pass, in blocks\.1 ") as error:
+        traced(model)
+    assert "its loss" not in str(error.value)
+
+
+def test_an_error_that_is_carried_on_is_told_once_and_without_the_paths_of_others():
+    def carried(model, batch):
+        try:
+            return model(batch).numpy()
+        except Exception as error:
+            raise TaskError("the loss failed.") from error
+
+    with pytest.raises(TaskError) as error:
+        profile_of(nn.Linear(4, 4), torch.ones(2, 4), carried, ())
+    text = str(error.value)
+    assert "numpy()" in text and "the loss failed" not in text and ".." not in text
+    assert "site-packages" not in text and "hemostat/" not in text
+
+
+class Llama(nn.Module):
+    """A decoder that looks at values, with the config of a family that is known."""
+
+    class Config:
+        """As transformers has them."""
+
+        def __init__(self, **values):
+            self.values = values
+
+        def to_dict(self):
+            return self.values
+
+    def __init__(self, **values):
+        super().__init__()
+        sizes = {"num_hidden_layers": 2, "hidden_size": 8, "num_attention_heads": 2, "intermediate_size": 16}
+        sizes |= {"model_type": "llama", "vocab_size": VOCABULARY, "max_position_embeddings": 64}
+        self.config = self.Config(**(sizes | values))
+        self.all = nn.Parameter(torch.zeros(2 * VOCABULARY * 8 + 2 * (4 * 8 * 8 + 3 * 8 * 16 + 2 * 8) + 8))
+
+    def forward(self, tokens):
+        if self.all.sum() == 0:
+            return self.all[0] * functional.one_hot(tokens, VOCABULARY).float()
+        raise AssertionError
+
+
+def test_a_known_config_gives_the_closed_form_of_what_cannot_be_traced_and_says_so():
+    model = Llama()
+    found = profile_of(model, BATCH, loss, ())
+    assert found.num_params == model.all.numel() and found.num_tokens == LENGTH
+    assert found.source.startswith("not traced, but the closed form of its config: Llama cannot be traced")
+    assert "aten._local_scalar_dense" in found.source
+
+
+@pytest.mark.parametrize(
+    "values", [{"model_type": "unheard"}, {"num_hidden_layers": 3}, {"hidden_size": "x"}]
+)
+def test_a_config_of_another_model_is_no_closed_form_of_this_one(values):
+    with pytest.raises(TaskError, match="Llama cannot be traced"):
+        profile_of(Llama(**values), BATCH, loss, ())
 
 
 def test_a_forward_may_look_at_what_it_makes_of_nothing():

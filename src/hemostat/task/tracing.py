@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any, Final
 
+import msgspec
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from hemostat.blame import said, user_line
-from hemostat.errors import TaskError
-from hemostat.plan import Profile
+from hemostat.blame import own_line, said
+from hemostat.errors import TaskError, UsageError
+from hemostat.plan import Plan, Profile
 from hemostat.task.batch import map_leaves, num_samples, tensors
 from hemostat.task.faked import named_tensors
 from hemostat.task.timeline import Timeline
 from hemostat.task.traced_parts import profile_from
 from hemostat.task.traced_pass import Blocks, Pass
 
+# of the module's own parameters: a closed form that has fewer or more is of another model
+_SAME_PARAMS: Final = 0.01
+_MEANING: Final = {
+    "DataDependentOutputException": "whose result Python needs as a value",
+    "DynamicOutputShapeException": "whose number of results depends on values",
+}
 _DTYPES: Final = {"fp32": None, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
@@ -37,6 +45,9 @@ def profile_of(
     The passes run on tensors without values, with as many samples as the batch has and with twice as many: what grows
     between the two is per sample, what does not is counted as buffers. Weights, running statistics and random numbers
     stay as they are. Modules are in the mode that they are in; train with dropout, and it is traced with dropout.
+
+    A model that cannot be traced and has the config of a family that is known (Hugging Face) gets the closed form of
+    that family; its source and its first note say so.
 
     Args:
         model: unwrapped; it may lie on the meta device, and is then traced as on the CPU.
@@ -60,7 +71,33 @@ def profile_of(
     one_sample = num_samples(batch) == 1 and any(isinstance(module, _BatchNorm) for module in model.modules())
     times = 2 if one_sample else 1  # a norm over the batch cannot take one sample alone
     follow = partial(_pass, model, batch, loss=loss, blocks=chosen, precision=precision, plan=plan)
-    return profile_from(model, chosen, (follow(times=times), follow(times=2 * times)), plan)
+    try:
+        passes = follow(times=times), follow(times=2 * times)
+    except TaskError as error:
+        closed = _closed_form(model, batch, error)
+        if closed is None:
+            raise
+        return closed
+    return profile_from(model, chosen, passes, plan)
+
+
+def _closed_form(model: nn.Module, batch: Any, error: TaskError) -> Profile | None:
+    """The profile of a family that the model's config names; None where there is none, or it is another model."""
+    config = getattr(model, "config", None)
+    tokens = next((tensor.shape[1] for tensor in tensors(batch) if tensor.dim() > 1), None)
+    if tokens is None or not hasattr(config, "to_dict"):
+        return None
+    try:
+        found = Plan.profile_of_config(config.to_dict(), tokens)
+    except UsageError:  # no family that is known: then the first error is the one that helps
+        return None
+    own = sum(param.numel() for param in model.parameters())
+    if abs(found.num_params - own) > _SAME_PARAMS * own:
+        return None
+    reason = str(error).partition(". ")[0]
+    return msgspec.structs.replace(
+        found, source=f"not traced, but the closed form of its config: {reason}", notes=found.notes
+    )
 
 
 def _pass(
@@ -85,6 +122,7 @@ def _pass(
     with torch.enable_grad():
         timeline = Timeline(weights.values(), tensors(given))
         found = Pass(timeline, weights, given, len(blocks))
+        places: list[str] = []  # where something failed
         for tensor in weights.values():
             if tensor.requires_grad:
                 tensor.register_post_accumulate_grad_hook(  # type: ignore[no-untyped-call]
@@ -95,17 +133,19 @@ def _pass(
             with (
                 timeline,
                 torch.autograd.graph.saved_tensors_hooks(timeline.saved, lambda tensor: tensor),
-                _marks(model, blocks, found, plan),
+                _marks(model, blocks, found, plan, places),
             ):
                 with torch.autocast(device.type, dtype=_DTYPES[precision], enabled=precision != "fp32"):
                     returned = torch.func.functional_call(
                         _Whole(model, loss), renamed, (given,), tie_weights=False
                     )
                 found.end_forward()
+                places.append("its backward pass")
                 timeline.begin_backward()
                 (returned if isinstance(returned, Tensor) else returned.sum).backward()
         except Exception as error:
-            raise TaskError(_about(model, timeline, error)) from error
+            place = places[0] if places else "its loss"
+            raise TaskError(_about(type(model).__name__, place, timeline.failed, error)) from error
     return found
 
 
@@ -149,8 +189,10 @@ def _enlarged(batch: Any, times: int, device: torch.device) -> Any:
 
 
 @contextmanager
-def _marks(model: nn.Module, blocks: Blocks, found: Pass, plan: Mapping[str, str]) -> Iterator[None]:
-    """Hooks that say where the forward pass is."""
+def _marks(
+    model: nn.Module, blocks: Blocks, found: Pass, plan: Mapping[str, str], places: list[str]
+) -> Iterator[None]:
+    """Hooks that say where the forward pass is, and where it has failed, the innermost module first."""
     timeline = found.timeline
     outer: list[tuple[str, str]] = []
     numbers = {id(block): number for number, (_, block) in enumerate(blocks)}
@@ -162,6 +204,8 @@ def _marks(model: nn.Module, blocks: Blocks, found: Pass, plan: Mapping[str, str
         timeline.module, timeline.word = name, plan.get(name, timeline.word)
 
     def leave(module: nn.Module, args: Any, output: Any) -> None:
+        if sys.exc_info()[1] is not None:  # the innermost one is left first
+            places.append(f"its forward pass{f', in {timeline.module}' if timeline.module else ''}")
         timeline.module, timeline.word = outer.pop()
         if id(module) in numbers:
             found.leave(numbers[id(module)], output)
@@ -176,11 +220,16 @@ def _marks(model: nn.Module, blocks: Blocks, found: Pass, plan: Mapping[str, str
         yield
 
 
-def _about(model: nn.Module, timeline: Timeline, error: Exception) -> str:
-    where = user_line(error)
+def _about(name: str, place: str, operation: str, error: Exception) -> str:
+    """Where it went wrong, and what to do: of the first error, not of those that carry it on."""
+    while isinstance(error.__cause__, Exception):
+        error = error.__cause__
+    meaning = _MEANING.get(type(error).__name__, f"which failed: {said(error).rstrip('. ')}")
+    what = f"failed without values: {said(error).rstrip('. ')}"
+    if operation:
+        what = f"runs the operation {operation.removesuffix('.default')}, {meaning}"
+    where = own_line(error)
     return (
-        f"{type(model).__name__} cannot be traced: "
-        f"{f'the operation {timeline.failed} ' if timeline.failed else 'its forward or loss '}"
-        f"cannot run without values{f' at {where}' if where else ''}, {said(error)}. "
-        "Move what looks at values out of the forward pass and the loss, or plan from a config or from sizes."
+        f"{name} cannot be traced: {place}{f' ({where})' if where else ''} {what}. "
+        "Move what looks at values out of it, or plan from a config.json or from sizes."
     )
