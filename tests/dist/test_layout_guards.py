@@ -278,3 +278,28 @@ def test_a_rank_with_nothing_to_train_is_refused_on_all_ranks(ranks):
     said = ranks(2, frozen)
     assert said[0] == said[1]
     assert "pipeline rank 0 gets no parameter that requires a gradient" in said[0]
+
+
+def gathered(layout: str, precision: str) -> tuple[set[str], set[str]]:
+    """Dtypes of the parameters as a block computes with them, and as this rank keeps them."""
+    session, trainer = opened(layout, precision=precision)
+    seen: set[str] = set()
+
+    def look(module, inputs):
+        seen.update(str(param.dtype) for param in module.parameters())
+
+    session.parts.model.blocks[0].register_forward_pre_hook(look)
+    with session:
+        for batch in session.steps():
+            trainer._pass(batch)
+            break
+        kept = {str(param.dtype) for param in session.parts.model.parameters()}
+    return seen, kept
+
+
+@pytest.mark.parametrize("precision", ["bf16", "fp16", "fp32"])
+def test_shards_are_rounded_before_they_are_gathered_and_kept_in_float32(ranks, precision):
+    dtype = {"bf16": "torch.bfloat16", "fp16": "torch.float16", "fp32": "torch.float32"}[precision]
+    for seen, kept in ranks(2, gathered, "fsdp=2", precision):
+        assert seen == {dtype}
+        assert kept == {"torch.float32"}

@@ -22,6 +22,9 @@ class Precision:
         name: "fp32", "bf16" or "fp16".
         device: where the model lives.
 
+    Attributes:
+        dtype: that forward and backward round to; None for none.
+
     Raises:
         UnknownNameError: another name.
     """
@@ -31,7 +34,7 @@ class Precision:
             raise UnknownNameError("train.precision", name, _DTYPES)
         self.name = name
         self._device_type = device.type
-        self._dtype = _DTYPES[name]
+        self.dtype = _DTYPES[name]
         self.scaler = torch.amp.GradScaler(device.type) if name == "fp16" else None
         if self.scaler is not None:
             # else it has no scale where no loss is computed, as in a pipeline's first stage
@@ -39,9 +42,9 @@ class Precision:
 
     def autocast(self) -> AbstractContextManager[None]:
         """The context of a forward pass."""
-        if self._dtype is None:
+        if self.dtype is None:
             return nullcontext()
-        return torch.autocast(self._device_type, dtype=self._dtype)
+        return torch.autocast(self._device_type, dtype=self.dtype)
 
     def backward(self, loss: torch.Tensor) -> None:
         """Accumulate gradients of a 0-d loss, scaled where fp16 needs it."""

@@ -144,13 +144,19 @@ class Arranged(NamedTuple):
             tp.complete_grads(params)
 
 
-def arrange(given: Splittable, mesh: Mesh, optimizer: torch.optim.Optimizer | None) -> Arranged:
+def arrange(
+    given: Splittable,
+    mesh: Mesh,
+    optimizer: torch.optim.Optimizer | None,
+    rounding: torch.dtype | None = None,
+) -> Arranged:
     """Divide a model in place, and let its optimizer follow.
 
     Args:
         given: freshly built, the same weights on all ranks.
         mesh: the ranks.
         optimizer: over its parameters; None where it is built afterwards.
+        rounding: dtype that forward and backward round to; None for none.
 
     Raises:
         UsageError: the model cannot be divided so; on all ranks, before they meet.
@@ -178,7 +184,7 @@ def arrange(given: Splittable, mesh: Mesh, optimizer: torch.optim.Optimizer | No
     ]
     if stages:
         _check_trainable(stages, mesh)
-    shared = _together(mesh, lambda: _divide(pieces, blocks, parts, mesh))
+    shared = _together(mesh, lambda: _divide(pieces, blocks, parts, mesh, rounding))
     staged = _pipeline(model, mine, tie, mesh, order) if stages else _Staged()
     _follow(optimizer, names, model, staged.aliases)
     return Arranged(
@@ -226,11 +232,15 @@ def _check_trainable(stages: Sequence[Stage], mesh: Mesh) -> None:
 
 
 def _divide(
-    pieces: Sequence[nn.Module], blocks: Sequence[nn.Module], parts: Parts, mesh: Mesh
+    pieces: Sequence[nn.Module],
+    blocks: Sequence[nn.Module],
+    parts: Parts,
+    mesh: Mesh,
+    rounding: torch.dtype | None,
 ) -> Shared | None:
     shared = _share(pieces, parts, mesh)
     _rework(blocks, mesh)
-    _shard(pieces, blocks, mesh)
+    _shard(pieces, blocks, mesh, rounding)
     return shared
 
 
@@ -309,7 +319,9 @@ def _rework(blocks: Sequence[nn.Module], mesh: Mesh) -> None:
         compile_blocks(blocks, mesh.device)
 
 
-def _shard(pieces: Sequence[nn.Module], blocks: Sequence[nn.Module], mesh: Mesh) -> None:
+def _shard(
+    pieces: Sequence[nn.Module], blocks: Sequence[nn.Module], mesh: Mesh, rounding: torch.dtype | None
+) -> None:
     layout = mesh.layout
     if layout.is_dp or layout.num_data_ranks == 1:
         return
@@ -319,7 +331,8 @@ def _shard(pieces: Sequence[nn.Module], blocks: Sequence[nn.Module], mesh: Mesh)
     for piece in pieces:
         inside = [block for block in blocks if any(block is module for module in piece.modules())]
         if layout.fsdp > 1:
-            fsdp.shard(piece, inside, mesh.along(*axes), reshard=layout.reshard)
+            devices = mesh.along(*axes)
+            fsdp.shard(piece, inside, devices, reshard=layout.reshard, rounding=rounding)
         else:
             fsdp.replicate(piece, inside, mesh.along(*axes))
 

@@ -8,21 +8,29 @@ from contextlib import contextmanager
 import torch
 from torch import nn
 from torch.distributed.device_mesh import DeviceMesh
-from torch.distributed.fsdp import FSDPModule, fully_shard
+from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 
 from hemostat.errors import FieldError
 
 
-def shard(model: nn.Module, blocks: Sequence[nn.Module], mesh: DeviceMesh, *, reshard: bool = True) -> None:
+def shard(
+    model: nn.Module,
+    blocks: Sequence[nn.Module],
+    mesh: DeviceMesh,
+    *,
+    reshard: bool = True,
+    rounding: torch.dtype | None = None,
+) -> None:
     """Share a model out in place: one unit per block, and one for what is left, which the root holds.
 
     The parameters become DTensors under the names they had. A unit is gathered before its forward pass and before
     its backward pass; gradients are averaged over all ranks of the mesh and each rank keeps its share of them, after
     every micro-batch. Blocks that share a parameter with something else stay in the root's unit.
 
-    Under autocast the float32 shards are gathered in float32, each matrix product rounds its weight, and the rounded
-    copies of all blocks live until backward, as without sharding: half a float32 model in bf16. Gradients arrive in
-    float32, so averages and accumulation are those of float32.
+    With `rounding` the float32 shards are rounded before they are gathered: half the bytes travel and lie there, and
+    autocast finds nothing left to round. Without it autocast would gather float32 and keep a rounded copy of all
+    blocks until backward. Embeddings and norms, which autocast leaves alone, are rounded too. The gradients of one
+    micro-batch are summed over the ranks, and over micro-batches, in float32.
 
     Args:
         model: on its device, the same weights on all ranks; tensor parallelism and recomputation come before this.
@@ -30,6 +38,7 @@ def shard(model: nn.Module, blocks: Sequence[nn.Module], mesh: DeviceMesh, *, re
         mesh: of one axis (the shards), or of two (copies, shards).
         reshard: drop a block's parameters after its forward pass, and gather them again for backward. The root's
             stay until backward either way, because they come first there.
+        rounding: dtype of the gathered parameters; None = as they are kept.
 
     Raises:
         FieldError: a parameter without dims, or trainable parameters of several dtypes in one unit.
@@ -42,9 +51,13 @@ def shard(model: nn.Module, blocks: Sequence[nn.Module], mesh: DeviceMesh, *, re
         for param in model.parameters():
             if not param.is_contiguous():  # what torch would refuse; values and names stay
                 param.data = param.data.contiguous()
+    policy = MixedPrecisionPolicy()
+    if rounding is not None:
+        # inputs keep their dtype: autocast rounds them where it must, and positions stay exact
+        policy = MixedPrecisionPolicy(rounding, reduce_dtype=torch.float32, cast_forward_inputs=False)
     for unit in units:
-        fully_shard(unit, mesh=mesh, reshard_after_forward=reshard)
-    fully_shard(model, mesh=mesh)
+        fully_shard(unit, mesh=mesh, reshard_after_forward=reshard, mp_policy=policy)
+    fully_shard(model, mesh=mesh, mp_policy=policy)
 
 
 def replicate(model: nn.Module, blocks: Sequence[nn.Module], mesh: DeviceMesh) -> None:
