@@ -14,7 +14,7 @@ from hemostat.cli.tune_setup import (
     setup,
 )
 from hemostat.errors import FieldError, UnknownNameError
-from hemostat.track import create_run, update_run
+from hemostat.track import create_run, update_run, write_exit
 from hemostat.tune.workers import Order
 
 TASK = """
@@ -94,7 +94,10 @@ def test_a_metric_of_ones_own_is_followed_by_the_trials_too(here):
 
 def test_a_run_before_tells_what_a_sample_takes(here):
     study = asked("line.py:Line")
-    assert seconds_per_unit(study) is None
+    runs = here / ".hemostat/runs"
+    assert seconds_per_unit(study, runs) is None
     run = create_run(here / ".hemostat/runs", "r", {"task": "line.py:Line"})
     update_run(run, summary={"samples": 100, "spent_s": 5.0})
-    assert seconds_per_unit(study) == 0.05
+    assert seconds_per_unit(study, runs) is None, "it has not ended"
+    write_exit(run, 0, 0, "")
+    assert seconds_per_unit(study, runs) == 0.05

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
+import msgspec
 import typer
 
 from hemostat.cli.budget import allowed
@@ -45,6 +46,7 @@ def tune(
     config: Annotated[Path | None, typer.Option(help="TOML file with settings")] = None,
     set_: Annotated[list[str] | None, typer.Option("--set", help="one setting, as in --set epochs=3")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="print the answer as JSON")] = False,
+    why: Annotated[bool, typer.Option("--why", help="why these parameters, in this order")] = False,
     yes: Annotated[bool, typer.Option("--yes", help="a direction that looks wrong is meant")] = False,
 ) -> None:
     """Find better hyper-parameters inside a budget.
@@ -56,8 +58,9 @@ def tune(
     if resume is not None:
         slots = share_out(parallel, asked_of(studies_of(runs) / resume).nproc)
         opened = go_on(studies_of(runs) / resume, len(slots))
+        allowed(opened.asked.values, runs)
         if any(money.values()):
-            opened.study.extend(_budget(money, opened.asked, len(slots)), opened.study.clock_s)
+            opened.study.extend(_budget(money, opened.asked, len(slots), runs), opened.study.clock_s)
     else:
         section = values.pop("tune", {})
         task, command = read_words(what or [])
@@ -71,7 +74,7 @@ def tune(
         )
         allowed(values, runs)
         slots = share_out(parallel, nproc)
-        opened = _new(asked, space, runs, _budget(money, asked, len(slots)), len(slots))
+        opened = _new(asked, space, runs, money, len(slots), why=why)
     with opened.journal:
         for line in begin_lines(opened, len(slots)):
             print(line, file=sys.stderr)
@@ -99,18 +102,24 @@ def _run(opened: Opened, runs: Path, slots: tuple[dict[str, str], ...], *, sure:
     return status_of(opened, reason)
 
 
-def _new(asked: Asked, file: Path | None, runs: Path, budget: Budget, num_workers: int) -> Opened:
+def _new(
+    asked: Asked, file: Path | None, runs: Path, money: dict[str, str | None], num_workers: int, *, why: bool
+) -> Opened:
     if not asked.task and not asked.command:
         fix = "Write hemostat tune FILE.py:CLASS, or -- python train.py --lr {lr}."
         raise FieldError("task", "", "is missing", fix)
-    space = space_of(asked, file)
-    made = setup(asked, space.names, num_workers)
+    budget = _budget(money, asked, num_workers, runs)
+    found = space_of(asked, file)
+    for row in found.reasons if why else ():
+        print(f"why      {row.field}: {row.why}", file=sys.stderr)
+    asked = msgspec.structs.replace(asked, is_grids=found.is_grids)
+    made = setup(asked, found.space.names, num_workers)
     file_name = next((word for word in (asked.task, *asked.command) if ".py" in word), "script")
     name = asked.tune.name or f"{Path(file_name.partition(':')[0]).stem}-{new_run_id()[-5:]}"
-    return begin(studies_of(runs) / name, asked, space, made, budget)
+    return begin(studies_of(runs) / name, asked, found.space, made, budget, num_workers)
 
 
-def _budget(money: dict[str, str | None], asked: Asked, num_workers: int) -> Budget:
+def _budget(money: dict[str, str | None], asked: Asked, num_workers: int, runs: Path) -> Budget:
     price = price_of(asked.values)
     found = caps.Caps.read(money["max_hours"], money["max_usd"], price)
     if found.max_s is None and found.max_usd is None:
@@ -123,5 +132,5 @@ def _budget(money: dict[str, str | None], asked: Asked, num_workers: int) -> Bud
         num_devices=asked.nproc,
         usd_per_device_hour=(price or 0.0) / (num_workers * asked.nproc),
         speed=("global_batch", "micro_batch"),
-        s_per_unit=seconds_per_unit(asked),
+        s_per_unit=seconds_per_unit(asked, runs),
     )

@@ -16,7 +16,7 @@ from hemostat.errors import FieldError, UsageError
 from hemostat.plan import price_usd_per_hour
 from hemostat.recipe import Base, Devices, convert
 from hemostat.track import list_runs
-from hemostat.tune import trial_jobs
+from hemostat.tune import default_space, param_grid, trial_jobs
 
 _HIGHER = (
     "acc",
@@ -83,6 +83,7 @@ class Asked(Config, frozen=True, kw_only=True):
         values: settings of a task's runs, and of the price.
         metric: as it was typed, perhaps with "min:" or "max:".
         nproc: processes of one trial.
+        is_grids: the space is several grids of scikit-learn's form.
         tune: the `[tune]` table.
     """
 
@@ -91,6 +92,7 @@ class Asked(Config, frozen=True, kw_only=True):
     values: dict[str, Any] = msgspec.field(default_factory=dict)
     metric: str | None = None
     nproc: int = 1
+    is_grids: bool = False
     tune: TuneSettings
 
 
@@ -165,11 +167,13 @@ def price_of(values: Mapping[str, Any]) -> float | None:
     return price_usd_per_hour(engine["instance"]).usd_per_hour if engine.get("instance") else None
 
 
-def seconds_per_unit(asked: Asked) -> float | None:
-    """Seconds of a sample in the newest run of the same task, all included; None where nothing was measured."""
+def seconds_per_unit(asked: Asked, runs: Path) -> float | None:
+    """Seconds of a sample in the newest whole run of the same task, start included; None where there is none."""
     if not asked.task:
         return None
-    for record in list_runs(Path(".hemostat/runs")):
+    for record in list_runs(runs):
+        if record.state != "done":
+            continue
         task = record.headline.get("task")
         name = task.get("name") if isinstance(task, dict) else task
         samples, spent_s = record.summary.get("samples"), record.summary.get("spent_s")
@@ -196,9 +200,9 @@ def setup(asked: Asked, names: tuple[str, ...], num_workers: int) -> Setup:
     tune = asked.tune
     can_pause = trial_jobs.asks_control(asked.command) if tune.can_pause is None else tune.can_pause
     only_end = tune.length is None
-    jobs = trial_jobs.ScriptJobs(
-        asked.command, names, asked.nproc, metric, can_pause=can_pause and not only_end
-    )
+    own = param_grid.run_config if asked.is_grids else dict
+    used, pauses = tuple(own(dict.fromkeys(names))), can_pause and not only_end
+    jobs = trial_jobs.ScriptJobs(asked.command, used, asked.nproc, metric, can_pause=pauses, own=own)
     length, step = (1, 1) if tune.length is None else (tune.length, tune.every)
     return Setup(jobs, metric, direction_of(metric, told or None), length, step, only_end, lambda config: {})
 
@@ -208,9 +212,8 @@ def _of_task(asked: Asked, metric: str, told: str | None, num_workers: int) -> S
     metric = metric or base.monitor
     told = told or (base.metric_mode if metric == base.monitor else None)
     direction = direction_of(metric, told)
-    devices = {name: asked.values[name] for name in Devices.__struct_fields__ if name in asked.values}
-    devices = {**devices, "num_ranks": asked.nproc}
-    recipe = convert(base, decode(Devices, devices))
+    devices = devices_of(asked)
+    recipe = convert(base, devices)
     if not recipe.total_samples:
         raise FieldError(
             "total_samples", 0, "is not known: a study compares runs of one length", "Set epochs."
@@ -220,14 +223,21 @@ def _of_task(asked: Asked, metric: str, told: str | None, num_workers: int) -> S
     if price is not None:
         given["train"] = {**given.get("train", {}), "usd_per_hour": price / num_workers}
 
+    def own_settings(config: Mapping[str, Any]) -> dict[str, Any]:
+        own = param_grid.run_config(config) if asked.is_grids else config
+        return default_space.settings_of(recipe, own)
+
     def settings_of(config: Mapping[str, Any]) -> dict[str, Any]:
-        return merge(given, _nested(config))
+        return merge(given, _nested(own_settings(config)))
 
     def rhythm_of(config: Mapping[str, Any]) -> tuple[int, int]:
-        now = {**devices, **{name: config[name] for name in Devices.__struct_fields__ if name in config}}
-        moved = {name: config[name] for name in Base.__struct_fields__ if name in config}
+        own = own_settings(config)
+        now = {name: own[name] for name in Devices.__struct_fields__ if name in own}
+        moved = {name: own[name] for name in Base.__struct_fields__ if name in own}
         with contextlib.suppress(UsageError):  # a configuration that no run can have says so itself
-            of_trial = convert(msgspec.structs.replace(base, **moved), decode(Devices, now))
+            of_trial = convert(
+                msgspec.structs.replace(base, **moved), msgspec.structs.replace(devices, **now)
+            )
             return of_trial.global_batch, of_trial.eval_every_steps
         return recipe.global_batch, recipe.eval_every_steps
 
@@ -236,6 +246,12 @@ def _of_task(asked: Asked, metric: str, told: str | None, num_workers: int) -> S
     jobs = trial_jobs.TaskJobs(task, asked.nproc, metric, settings_of, rhythm_of)
     step = max(1, recipe.eval_every_steps * recipe.global_batch)
     return Setup(jobs, metric, direction, recipe.total_samples, step, False, settings_of, base)
+
+
+def devices_of(asked: Asked) -> Devices:
+    """The devices of one trial, with the batch that the settings give them."""
+    given = {name: asked.values[name] for name in Devices.__struct_fields__ if name in asked.values}
+    return decode(Devices, {**given, "num_ranks": asked.nproc})
 
 
 def _of_trials(values: Mapping[str, Any], metric: str, direction: str, base: Base) -> dict[str, Any]:

@@ -10,7 +10,6 @@ from types import FrameType
 from typing import Any, NamedTuple
 
 from hemostat.cli.tune_setup import Asked, Setup, TuneSettings, setup
-from hemostat.cli.tune_space import first_round, space_from, space_values
 from hemostat.config import decode, to_plain
 from hemostat.errors import FieldError, Interrupted
 from hemostat.findings import Finding
@@ -25,10 +24,13 @@ from hemostat.tune import (
     doubts,
     drive,
     evidence,
+    first_round,
     journal,
     launched,
     pruners,
     samplers,
+    space_file,
+    stopping,
     workers,
 )
 
@@ -80,7 +82,7 @@ def _about(entries: Sequence[journal.AnyEntry]) -> dict[str, Any]:
     return next(entry.settings.about for entry in entries if isinstance(entry, journal.Began))
 
 
-def begin(folder: Path, asked: Asked, space: Space, made: Setup, budget: Budget) -> Opened:
+def begin(folder: Path, asked: Asked, space: Space, made: Setup, budget: Budget, num_workers: int) -> Opened:
     """A new study.
 
     Raises:
@@ -96,9 +98,9 @@ def begin(folder: Path, asked: Asked, space: Space, made: Setup, budget: Budget)
         direction=made.direction,
         seed=asked.tune.seed,
         can_pause=made.jobs.can_pause,
-        first_round=first_round(space),
+        first_round=first_round.first_round(space, num_workers),
         budget=budget,
-        about={"asked": to_plain(asked), "space": space_values(space)},
+        about={"asked": to_plain(asked), "space": space_file.space_values(space)},
     )
     return _opened(folder, Journal(folder / "journal.jsonl"), space, asked, made, settings)
 
@@ -114,7 +116,7 @@ def go_on(folder: Path, num_workers: int) -> Opened:
     try:
         about = _about(opened.entries)
         asked = decode(Asked, about["asked"])
-        space = space_from(about["space"])
+        space = space_file.space_from(about["space"])
         made = setup(asked, space.names, num_workers)
         return _opened(folder, opened, space, asked, made, None)
     except BaseException:
@@ -133,6 +135,7 @@ def _opened(
             samplers.sampler(tune.sampler),
             pruners.pruner(tune.pruner),
             settings,
+            stop=stopping.done,
             control=evidence.is_control,
         )
     except BaseException:

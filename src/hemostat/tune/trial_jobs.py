@@ -103,6 +103,7 @@ class ScriptJobs:
         num_ranks: processes of one trial.
         metric: name of the objective.
         can_pause: the script saves and leaves when `hemostat.track.control()` asks for it, and goes on by itself.
+        own: what a configuration is by the names of the command.
 
     Raises:
         UnknownNameError: a placeholder that the space does not have.
@@ -110,9 +111,17 @@ class ScriptJobs:
     """
 
     def __init__(
-        self, words: Sequence[str], names: Iterable[str], num_ranks: int, metric: str, *, can_pause: bool
+        self,
+        words: Sequence[str],
+        names: Iterable[str],
+        num_ranks: int,
+        metric: str,
+        *,
+        can_pause: bool,
+        own: Callable[[Configuration], Configuration] = dict,
     ) -> None:
         self.metric, self.can_pause = metric, can_pause
+        self._own = own
         self._words, self._num_ranks = tuple(words), num_ranks
         self._names = tuple(names)
         if not words:
@@ -142,7 +151,7 @@ class ScriptJobs:
 
     def command(self, order: Order, run_dir: Path) -> tuple[str, ...]:
         """The words with their values."""
-        values = {"seed": order.seed, "run_dir": run_dir, **order.config}
+        values = {"seed": order.seed, "run_dir": run_dir, **self._own(order.config)}
         filled: list[str] = []
         for place, word in enumerate(self._words):
             if any(name not in values for name in _PLACEHOLDER.findall(word)):
