@@ -50,8 +50,8 @@ def test_spot_is_a_range_and_has_its_date():
     price = price_usd_per_hour("p4d.24xlarge", spot=True)
     cost = run_cost(STEP, Cluster.read("2x p4d.24xlarge"), price, num_tokens=1e12)
     assert cost.low_usd / cost.usd == pytest.approx(2.4655 / 8.0001)
-    said = cost.sentence()
-    assert " to $" in said
+    said = cost.price.sentence()
+    assert "cheapest zone $2.47" in said
     assert "spot" in said
     assert price.date in said
 

@@ -10,9 +10,8 @@ from hemostat.errors import FieldError
 from hemostat.plan.duration import Duration
 from hemostat.plan.hardware import Cluster, instance_device
 from hemostat.plan.prices import Price, known_instances, price_usd_per_hour
-from hemostat.units import format_usd
 
-_DAY_S: Final = 86_400.0
+DAY_S: Final = 86_400.0
 
 
 class Cost(Config, frozen=True, kw_only=True):
@@ -38,21 +37,6 @@ class Cost(Config, frozen=True, kw_only=True):
     price: Price
     num_machines: int
 
-    def sentence(self) -> str:
-        """Say it, spot as a range.
-
-        Examples:
-            >>> price = price_usd_per_hour("p4d.24xlarge", given="$20/h")
-            >>> Cost(num_steps=10, days=2.0, device_hours=384.0, usd=960.0, low_usd=960.0, price=price,
-            ...      usd_per_million_tokens=0.5, num_machines=1).sentence()
-            '2.0 days, $960.00 ($0.50 per 1M tokens); p4d.24xlarge given: $20.00 an hour'
-        """
-        amount = format_usd(self.usd)
-        if self.low_usd < self.usd:
-            amount = f"{format_usd(self.low_usd)} to {amount}"
-        per_million = format_usd(self.usd_per_million_tokens)
-        return f"{self.days:.1f} days, {amount} ({per_million} per 1M tokens); {self.price.sentence()}"
-
 
 def run_cost(step: Duration, cluster: Cluster, price: Price, *, num_tokens: float) -> Cost:
     """Days and dollars of a run over so many tokens; a model without tokens has one a sample.
@@ -73,12 +57,12 @@ def run_cost(step: Duration, cluster: Cluster, price: Price, *, num_tokens: floa
         raise FieldError("tokens", num_tokens, "must be above 0", 'Write it like --tokens "1T".')
     num_steps = math.ceil(num_tokens / step.num_tokens)
     seconds = num_steps * step.step_s
-    num_machines = math.ceil(cluster.num_devices / (price.num_accelerators or cluster.per_node))
+    num_machines = machines_of(cluster, price)
     usd = price.usd(seconds, num_machines)
     low = price.low_usd_per_hour
     return Cost(
         num_steps=num_steps,
-        days=seconds / _DAY_S,
+        days=seconds / DAY_S,
         device_hours=seconds / 3600 * cluster.num_devices,
         usd=usd,
         low_usd=usd if low is None or not price.usd_per_hour else usd * low / price.usd_per_hour,
@@ -86,6 +70,16 @@ def run_cost(step: Duration, cluster: Cluster, price: Price, *, num_tokens: floa
         price=price,
         num_machines=num_machines,
     )
+
+
+def machines_of(cluster: Cluster, price: Price) -> int:
+    """How many machines of a price a cluster is; one that does not say how many devices it has counts as a node.
+
+    Examples:
+        >>> machines_of(Cluster.read("16xA100-40GB"), price_usd_per_hour("p4d.24xlarge"))
+        2
+    """
+    return math.ceil(cluster.num_devices / (price.num_accelerators or cluster.per_node))
 
 
 def cluster_price(cluster: Cluster, *, spot: bool = False, given: str | float | None = None) -> Price:

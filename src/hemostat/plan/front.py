@@ -10,7 +10,7 @@ import msgspec
 
 from hemostat.config import Config
 from hemostat.plan.candidates import divisible_by
-from hemostat.plan.cost import is_same_seller, known_prices
+from hemostat.plan.cost import DAY_S, is_same_seller, known_prices, machines_of
 from hemostat.plan.hardware import Cluster, Device, instance_device
 from hemostat.plan.layout import Layout
 from hemostat.plan.prices import Price
@@ -96,8 +96,7 @@ def _least(profile: Profile, cluster: Cluster, price: Price, goal: Goal) -> tupl
     flop = profile.flop / profile.num_tokens * (goal.num_tokens or 0.0)
     rate = cluster.device.reached("fp32" if goal.precision == "fp32" else "bf16")
     seconds = flop / (rate * cluster.num_devices)
-    num_machines = math.ceil(cluster.num_devices / (price.num_accelerators or cluster.per_node))
-    return seconds / 86_400.0, price.usd(seconds, num_machines)
+    return seconds / DAY_S, price.usd(seconds, machines_of(cluster, price))
 
 
 def _clusters(cluster: Cluster, price: Price) -> Iterator[tuple[Cluster, Price]]:

@@ -165,6 +165,11 @@ def _blocks(decoder: Decoder, used: Software) -> Part:
 
 
 def _head(decoder: Decoder, used: Software) -> Part:
+    """The last norm, the head and the loss.
+
+    Source: the bytes that the loss moves are counted: logits and what is kept of them are written once and read twice,
+        by the sum over the words and by the value of the right one.
+    """
     widths, table = Widths(decoder, used.compute_bytes), decoder.vocab * decoder.hidden
     product = Product(rows=decoder.num_tokens, inner=decoder.hidden, columns=decoder.vocab, cut="columns")
     return Part(
@@ -176,8 +181,18 @@ def _head(decoder: Decoder, used: Software) -> Part:
         input_bytes=widths.hidden,
         passing_bytes=used.loss.passing_bytes * widths.logits,
         forward_passing_bytes=used.loss.forward_passing_bytes * widths.logits,
-        moved_bytes=3 * (2 + used.loss.kept_bytes) * widths.logits,
+        moved_bytes=_loss_moved_bytes(used) * widths.logits,
     )
+
+
+def _loss_moved_bytes(used: Software) -> float:
+    """Bytes per logit that the loss moves forward: three readings, a wider copy written and read, what is kept.
+
+    Source: Milakov and Gimelshein 2018 (arXiv 1805.02867), section 2: a safe softmax reads for the maximum, for the
+        sum and for the result.
+    """
+    loss, logit_bytes = used.loss, used.compute_bytes
+    return 3 * logit_bytes + 2 * loss.forward_passing_bytes + loss.kept_bytes - logit_bytes
 
 
 def _block_products(decoder: Decoder, used: Software) -> tuple[Product, ...]:
@@ -213,7 +228,12 @@ def _block_products(decoder: Decoder, used: Software) -> tuple[Product, ...]:
 
 
 def _moved_bytes(decoder: Decoder, widths: Widths, used: Software) -> float:
-    """Norms read and write, sums of the residual read two and write one, rotations and the activation likewise."""
+    """Norms read and write, sums of the residual read two and write one, rotations and the activation likewise.
+
+    Source: counted from the operations of the block, each as a kernel of its own (two norms, two sums, the rotation of
+        queries and keys, the activation, a softmax over six copies of eager scores, two dropouts); Ivanov et al. 2021
+        (arXiv 2007.00072), section 3, on why these wait for memory.
+    """
     moved = 2 * 2 * widths.hidden + 2 * 3 * widths.hidden
     moved += 2 * (widths.queries + widths.keys) if not decoder.num_positions else 0
     moved += (3 if decoder.is_gated else 2) * widths.ffn
