@@ -23,8 +23,12 @@ _REGIMES: Final = {regime.name: regime for regime in REGIMES}
 _MEGATRON_2022: Final = msgspec.structs.replace(
     SOFTWARE["megatron"], name="megatron 2022", is_flash=False, loss=LOSSES["eager"]
 )
-# weights, gradients and what is reduced in 16 bit, master copy and two moments in fp32, nothing divided
-_FP16: Final = msgspec.structs.replace(_REGIMES["mixed"], name="fp16")
+# weights, gradients and what is reduced in 16 bit, master copy and two moments in fp32, nothing divided; gradients are
+# summed when the passes are over ("DDP bucket off" in vTrain's configurations)
+FP16: Final = msgspec.structs.replace(_REGIMES["mixed"], name="fp16", engine="megatron", overlaps=False)
+_VTRAIN_NETWORK: Final = (
+    100e9  # bytes/s of a node: vTrain's 800 Gb/s, half of what nodes of A100 usually have
+)
 _PURE: Final = msgspec.structs.replace(_REGIMES["bf16"], name="pure", zero_stage=3)
 _MICRO_BATCHES: Final = (1, 2, 4, 8, 16)
 _STAGES_PER_RANK: Final = (1, 2, 4, 8)
@@ -58,18 +62,19 @@ def split(rows: list[Row]) -> tuple[list[Row], list[Row]]:
 def vtrain(name: str) -> list[Row]:
     """vTrain's measured steps, "singlenode" or "multinode"."""
     rows = []
-    for row in _read(f"vtrain_measured_{name}_a100.csv"):
+    for row in read(f"vtrain_measured_{name}_a100.csv"):
         tp, dp, pp, micro = (int(row[key]) for key in ("tp", "dp", "pp", "mbs"))
-        profile = _gpt(row)
-        work = Workload(micro_batch=micro, accumulation=int(row["gbs"]) // micro // dp, regime=_FP16)
+        profile = gpt(row)
+        work = Workload(micro_batch=micro, accumulation=int(row["gbs"]) // micro // dp, regime=FP16)
+        cluster = Cluster.read(f"{row['n_gpus']}xA100-80GB")
         model = (int(row["layers"]), int(row["hidden"]), int(row["n_gpus"]))
         rows.append(
             Row(
                 Measured(
                     profile,
-                    _layout(dp=dp, tp=tp, pp=pp, recompute="full"),
+                    megatron_layout(dp=dp, tp=tp, pp=pp, recompute="full"),
                     work,
-                    Cluster.read(f"{row['n_gpus']}xA100-80GB"),
+                    msgspec.structs.replace(cluster, node_network_bytes_per_s=_VTRAIN_NETWORK),
                     float(row["measured_step_ms"]) / 1e3,
                 ),
                 configuration=(*model, tp, dp, pp),
@@ -82,24 +87,26 @@ def vtrain(name: str) -> list[Row]:
 def narayanan() -> list[Row]:
     """Table 1 of Narayanan et al. 2021; neither micro batch nor interleaving is published."""
     rows = []
-    for row in _read("narayanan2021_table1.csv"):
-        layout = _layout(dp=int(row["dp_degree"]), tp=int(row["tp"]), pp=int(row["pp"]), recompute="full")
+    for row in read("narayanan2021_table1.csv"):
+        layout = megatron_layout(
+            dp=int(row["dp_degree"]), tp=int(row["tp"]), pp=int(row["pp"]), recompute="full"
+        )
         cluster = Cluster.read(f"{row['n_gpus']}xA100-80GB")
-        rows.append(_without_micro_batch(row, _gpt(row), layout, cluster, _FP16, float(row["step_time_s"])))
+        rows.append(_without_micro_batch(row, gpt(row), layout, cluster, FP16, float(row["step_time_s"])))
     return rows
 
 
 def megatron_h100() -> list[Row]:
     """The bf16 rows of Megatron-LM's H100 table, from its FLOP per second; the micro batch is not published."""
     rows = []
-    for row in _read("megatron_lm_h100.csv"):
+    for row in read("megatron_lm_h100.csv"):
         if row["precision"] != "bf16":
             continue
-        layout = _layout(
+        layout = megatron_layout(
             dp=int(row["dp_degree"]), tp=int(row["tp"]), pp=int(row["pp"]), sequence_parallel=True
         )
         cluster = Cluster.read(f"{row['n_gpus']}xH100-80GB")
-        profile = _gpt(row, SOFTWARE["megatron"])
+        profile = gpt(row, SOFTWARE["megatron"])
         step_s = _step_s(row, profile, float(row["tflops_per_gpu"]))
         rows.append(_without_micro_batch(row, profile, layout, cluster, _REGIMES["megatron"], step_s))
     return rows
@@ -108,7 +115,7 @@ def megatron_h100() -> list[Row]:
 def torchtitan() -> list[Row]:
     """The bf16 rows without context parallelism and with a stated recomputation; float8 is not modelled."""
     rows = []
-    for row in _read("torchtitan_measured.csv"):
+    for row in read("torchtitan_measured.csv"):
         recompute = {"selective-op": "selective", "full": "full", "none": "none"}.get(row["activation_ckpt"])
         known = row["precision"] == "bf16-mixed" and row["cp"] == "1" and row["tokens_per_s_per_gpu"]
         if not known or recompute is None or "power" in row["gpu"] or "not restated" in row["model"]:
@@ -135,7 +142,7 @@ def llm_foundry() -> list[Row]:
     """MPT on A100 and H100 under FSDP, from MFU; float8 rows are left out."""
     rows = []
     devices = {"a100_40gb": "A100-40GB", "a100_80gb": "A100-80GB", "h100_80gb": "H100-80GB"}
-    for row in _read("llm_foundry_mpt_throughput.csv"):
+    for row in read("llm_foundry_mpt_throughput.csv"):
         if "fp8" in row["precision"]:
             continue
         profile = decoder_profile(_decoder(row, is_gated=False), "torch")
@@ -159,11 +166,11 @@ def llm_foundry() -> list[Row]:
 def simumax() -> list[Row]:
     """Megatron-LM on 8 x B200, the dense rows without context parallelism; their layers are cut down."""
     rows = []
-    for row in _read("simumax_b200_measured_vs_predicted.csv"):
+    for row in read("simumax_b200_measured_vs_predicted.csv"):
         if row["cp"] != "1" or row["ep"] != "1":
             continue
         tp, dp, pp = (int(row[key]) for key in ("tp", "dp", "pp"))
-        layout = _layout(dp=dp, tp=tp, pp=pp, sequence_parallel=True)
+        layout = megatron_layout(dp=dp, tp=tp, pp=pp, sequence_parallel=True)
         work = Workload(
             micro_batch=int(row["mbs"]), accumulation=int(row["n_microbatches"]), regime=_REGIMES["megatron"]
         )
@@ -177,22 +184,22 @@ def simumax() -> list[Row]:
 def korthikanti() -> list[Row]:
     """Four models with full recomputation, and with sequence parallelism and selective recomputation."""
     rows = []
-    for row in _read("korthikanti2022_models_time_memory.csv"):
+    for row in read("korthikanti2022_models_time_memory.csv"):
         tp, pp, vpp, micro = (int(row[key]) for key in ("tp", "pp", "vpp", "mbs"))
-        work = Workload(micro_batch=micro, accumulation=int(row["gbs"]) // micro, regime=_FP16)
+        work = Workload(micro_batch=micro, accumulation=int(row["gbs"]) // micro, regime=FP16)
         cluster = Cluster.read(f"{row['n_gpus']}xA100-80GB")
         for recompute, column in (("full", "step_s_full_recompute"), ("selective", "step_s_sp_selective")):
-            layout = _layout(
+            layout = megatron_layout(
                 dp=1, tp=tp, pp=pp, vpp=vpp, recompute=recompute, sequence_parallel=recompute == "selective"
             )
-            rows.append(Row(Measured(_gpt(row), layout, work, cluster, float(row[column])), (), ()))
+            rows.append(Row(Measured(gpt(row), layout, work, cluster, float(row[column])), (), ()))
     return rows
 
 
 def llama3() -> list[Row]:
     """The Llama 3 paper without context parallelism; micro batch and interleaving are not published."""
     rows = []
-    for row in _read("llama3_paper_mfu.csv"):
+    for row in read("llama3_paper_mfu.csv"):
         if row["cp"] != "1":
             continue
         layout = Layout(
@@ -205,7 +212,8 @@ def llama3() -> list[Row]:
     return rows
 
 
-def _read(name: str) -> Iterator[dict[str, str]]:
+def read(name: str) -> Iterator[dict[str, str]]:
+    """Rows of one of the tables."""
     path = DATA / name
     if not path.is_file():
         sys.exit(
@@ -215,7 +223,9 @@ def _read(name: str) -> Iterator[dict[str, str]]:
         yield from csv.DictReader(file)
 
 
-def _layout(*, dp: int, tp: int, pp: int, vpp: int = 1, recompute: str = "none", **more: bool) -> Layout:
+def megatron_layout(
+    *, dp: int, tp: int, pp: int, vpp: int = 1, recompute: str = "none", **more: bool
+) -> Layout:
     """Megatron's: no FSDP, equal stages, sequence parallelism only where it is said."""
     schedule = "interleaved" if vpp > 1 else "1f1b" if pp > 1 else None
     more.setdefault("sequence_parallel", False)
@@ -238,7 +248,8 @@ def _decoder(row: dict[str, str], *, is_gated: bool) -> Decoder:
     )
 
 
-def _gpt(row: dict[str, str], software: object = _MEGATRON_2022) -> Profile:
+def gpt(row: dict[str, str], software: object = _MEGATRON_2022) -> Profile:
+    """A GPT of Megatron with its dropout, biases and tied table."""
     decoder = msgspec.structs.replace(
         _decoder(row, is_gated=False),
         has_norm_bias=True,

@@ -1,34 +1,39 @@
-"""Step times that a plan predicts against published ones: errors on fitted and held-out rows, ranking, speed."""
+"""Step times that a plan predicts against published ones: errors on fitted and held-out rows, ranking, speed.
+
+Every figure is of the terms that a plan has when nothing is said, `Terms()`, unless its name has `calibrated` in it.
+What is published of an engine (whether traffic hides behind passes, what ranks of a pipeline send) is part of a row
+like its layout; `as_torch` is the same row as hemostat itself would train it.
+"""
 
 from __future__ import annotations
 
 import argparse
 import statistics
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import msgspec
 
 import plan_rows_time as tables
-from hemostat.plan.calibrate import FITTED, Measured, calibrate, error
-from hemostat.plan.compute import MEGATRON, Terms
-from hemostat.plan.duration import Duration, duration
+from hemostat.plan.calibrate import FITTED, calibrate
+from hemostat.plan.compute import Terms
+from hemostat.plan.duration import STEP_ERROR, Duration, duration
 from hemostat.plan.hardware import Cluster
 from hemostat.plan.layout import Layout
 from hemostat.plan.workload import REGIMES, Workload
+from plan_fit import fit, fitted
+from plan_rows_more import layer_times, single_runs, zero_beside_megatron
 from plan_rows_time import Row
 from result_file import write_result
 
-TORCH = Terms()
-# Megatron since 2023: attention in one kernel, gradients sent during the backward pass
-MEGATRON_NOW = msgspec.structs.replace(MEGATRON, overlap=TORCH.overlap, attention=TORCH.attention)
-WITHOUT_NETWORK = tuple(name for name in FITTED if name != "network")
+DEFAULT = Terms()
 LEAST_ROWS = 5  # of a group whose layouts are ranked
-SHARES = (1.0, 0.9, 0.85, 0.8, 0.75, 0.7, 0.65, 0.6, 0.55, 0.5)
+QUANTILE = 0.9  # of the errors that the error bar covers
+FASTEST = "micro batch and interleaving not published: the fastest"
 
 
-def predicted(row: Row, terms: Terms) -> Duration:
+def predicted(row: Row, terms: Terms = DEFAULT) -> Duration:
     """What a plan says; where micro batch or interleaving are not known, of the fastest."""
     profile, layout, work, cluster, _ = row.measured
     choices = row.choices or ((layout, work),)
@@ -36,10 +41,38 @@ def predicted(row: Row, terms: Terms) -> Duration:
     return min(steps, key=lambda step: step.step_s)
 
 
-def mape_pct(rows: Iterable[Row], terms: Terms) -> float:
-    """Mean |predicted / measured - 1| in percent."""
-    errors = [abs(predicted(row, terms).step_s / row.measured.step_s - 1) for row in rows]
-    return 100 * statistics.fmean(errors)
+def errors(rows: Iterable[Row], terms: Terms = DEFAULT) -> list[float]:
+    """|predicted / measured - 1| of each."""
+    return [abs(predicted(row, terms).step_s / row.measured.step_s - 1) for row in rows]
+
+
+def mape_pct(rows: Iterable[Row], terms: Terms = DEFAULT) -> float:
+    """Their mean in percent."""
+    return 100 * statistics.fmean(errors(rows, terms))
+
+
+def as_torch(row: Row) -> Row:
+    """The same row as if torch ran it: what `hemostat plan` says for its own trainer."""
+    work = row.measured.workload
+    regime = msgspec.structs.replace(work.regime, engine="torch", overlaps=True)
+    work = msgspec.structs.replace(work, regime=regime)
+    return row._replace(measured=row.measured._replace(workload=work))
+
+
+def quantile_alike(groups: Sequence[Sequence[float]], share: float) -> float:
+    """The least value that so much of the groups is at most, each group counting alike."""
+    weighted = sorted((value, 1 / len(group) / len(groups)) for group in groups for value in group)
+    total = 0.0
+    for value, weight in weighted:
+        total += weight
+        if total >= share - 1e-9:
+            return value
+    return weighted[-1][0]
+
+
+def inside_pct(groups: Sequence[Sequence[float]], bar: float = STEP_ERROR) -> float:
+    """How much of the groups is inside the error bar, each group counting alike."""
+    return 100 * statistics.fmean(statistics.fmean(value <= bar for value in group) for group in groups)
 
 
 def spearman(first: list[float], second: list[float]) -> float:
@@ -52,7 +85,7 @@ def _ranks(values: list[float]) -> list[float]:
     return [ordered.index(value) + (ordered.count(value) - 1) / 2 for value in values]
 
 
-def rankings(rows: list[Row], terms: Terms) -> list[tuple[float, float]]:
+def rankings(rows: Iterable[Row], terms: Terms = DEFAULT) -> list[tuple[float, float]]:
     """Of each group of layouts: rank correlation, and how much slower the chosen one is than the fastest, in %."""
     groups: dict[tuple[int, ...], list[tuple[float, float]]] = {}
     for row in rows:
@@ -70,55 +103,11 @@ def constant_efficiency_pct(chosen: list[Row], held: list[Row]) -> float:
     """What one number would do: the median FLOP/s of the chosen rows for all held-out ones."""
 
     def rate(row: Row) -> float:
-        step = duration(*row.measured[:4], MEGATRON)
+        step = duration(*row.measured[:4])
         return step.model_flop / row.measured.step_s / row.measured.cluster.num_devices
 
     usual = statistics.median(rate(row) for row in chosen)
     return 100 * statistics.fmean(abs(rate(row) / usual - 1) for row in held)
-
-
-def with_share(rows: list[Row], name: str, share: float) -> list[Measured]:
-    """The same steps as if a device held another share of its best rate."""
-    found = []
-    for row in rows:
-        cluster = row.measured.cluster
-        if cluster.device.name == name:
-            device = msgspec.structs.replace(cluster.device, sustained_share=share)
-            cluster = msgspec.structs.replace(cluster, device=device)
-        found.append(row.measured._replace(cluster=cluster))
-    return found
-
-
-def fit() -> None:
-    """Print the constants of compute.py and devices.csv as the rows that are not held out give them.
-
-    The single-node rows are many times as many: the multi-node ones stand beside them so often that both weigh alike.
-    Between nodes they only send activations along a pipeline, and sums of tensor parallelism are all among the
-    held-out ones: they cannot tell the network's share, which stays at what was measured.
-    """
-    single = tables.split(tables.vtrain("singlenode"))[0]
-    multi = tables.split(tables.vtrain("multinode"))[0]
-    rows = [row.measured for row in single + multi * (len(single) // len(multi))]
-    start = msgspec.structs.replace(
-        MEGATRON, matmul=0.95, attention=0.22, memory=0.78, launch_s=135e-6, network=1.0
-    )
-    megatron = calibrate(rows, start, WITHOUT_NETWORK)
-    print("MEGATRON", megatron)
-    foundry = tables.split(tables.llm_foundry())[0]
-    start = Terms(matmul=0.82, attention=0.35, memory=0.9, launch_s=megatron.launch_s, link=0.9, network=0.9)
-    best: tuple[float, float, Terms] | None = None
-    for share in SHARES[2:6]:
-        rows = with_share(foundry, "H100-80GB", share)
-        terms = calibrate(rows, start, ("matmul", "memory", "link", "attention", "network"))
-        if best is None or error(rows, terms) < best[0]:
-            best = (error(rows, terms), share, terms)
-    if best is None:
-        raise SystemExit("bench/plan_time.py: no share was tried")
-    print("Terms, H100-80GB sustained_share", best)
-    simumax = tables.split(tables.simumax())[0]
-    now = msgspec.structs.replace(megatron, overlap=TORCH.overlap, attention=best[2].attention)
-    errors = {share: error(with_share(simumax, "B200", share), now) for share in SHARES}
-    print("B200 sustained_share", min(errors, key=lambda share: errors[share]), errors)
 
 
 def figure(
@@ -130,98 +119,139 @@ def figure(
 
 
 def vtrain_figures() -> list[dict[str, Any]]:
-    """Errors on both tables, apart, and the ranking of layouts in both."""
-    figures, ranked, ranked_held = [], [], []
+    """Errors on both tables, apart, and the ranking of layouts in both and in each."""
+    figures = []
+    pooled: dict[str, list[tuple[float, float]]] = {"": [], "held_out_": [], "calibrated_": []}
     for name, bar in (("multinode", 12.0), ("singlenode", 15.0)):
-        rows = tables.vtrain(name)
-        chosen, held = tables.split(rows)
-        terms = MEGATRON
-        if name == "singlenode":
-            terms = calibrate([row.measured for row in chosen], MEGATRON, FITTED)
+        chosen, held = fitted()[f"vtrain_{name}"]
+        rows, start = chosen + held, f"vtrain_{name}_"
+        refitted = calibrate([row.measured for row in chosen], DEFAULT, FITTED)
+        usual = constant_efficiency_pct(chosen, held)
+        number = f"{len(held)} held-out rows"
         figures += [
-            figure(f"vtrain_{name}_mape_pct", mape_pct(held, terms), "%", f"{len(held)} held-out rows", bar),
-            figure(f"vtrain_{name}_fitted_mape_pct", mape_pct(chosen, terms), "%", f"{len(chosen)} rows"),
-            figure(f"vtrain_{name}_all_mape_pct", mape_pct(rows, terms), "%", f"{len(rows)} rows"),
+            figure(f"{start}mape_pct", mape_pct(held), "%", f"{number}, the plan's default terms", bar),
             figure(
-                f"vtrain_{name}_constant_efficiency_mape_pct",
-                constant_efficiency_pct(chosen, held),
+                f"{start}calibrated_mape_pct",
+                mape_pct(held, refitted),
                 "%",
-                "held-out rows, with the median FLOP/s of the others",
+                f"{number}, terms refitted to the others of the table",
+                bar,
+            ),
+            figure(
+                f"{start}as_torch_mape_pct",
+                mape_pct(map(as_torch, held)),
+                "%",
+                f"{number}, without what is published of the engine",
+                bar,
+            ),
+            figure(f"{start}fitted_mape_pct", mape_pct(chosen), "%", f"{len(chosen)} rows, default terms"),
+            figure(
+                f"{start}constant_efficiency_mape_pct",
+                usual,
+                "%",
+                f"{number}, with the median FLOP/s of the others",
             ),
         ]
-        if name == "singlenode":
-            note = "held-out rows, with the constants for both tables, not calibrated"
-            figures.append(figure("vtrain_singlenode_default_mape_pct", mape_pct(held, MEGATRON), "%", note))
-        found = rankings(rows, terms)
-        ranked += found
-        ranked_held += rankings(held, terms)
+        found = rankings(rows)
         figures += ranking_figures(f"{name}_", found)
-    figures += ranking_figures("", ranked, bar=0.9)
-    figures += ranking_figures("held_out_", ranked_held)
+        pooled[""] += found
+        pooled["held_out_"] += rankings(held)
+        pooled["calibrated_"] += rankings(rows, refitted)
+    for name, found in pooled.items():
+        figures += ranking_figures(name, found)
     return figures
 
 
-def ranking_figures(
-    name: str, found: list[tuple[float, float]], bar: float | None = None
-) -> list[dict[str, Any]]:
-    """Mean and worst of the groups."""
+def ranking_figures(name: str, found: list[tuple[float, float]]) -> list[dict[str, Any]]:
+    """Mean and worst of the groups; the mean has the bar, of whatever rows it is."""
     rows = "held-out rows only" if name.startswith("held") else "all rows"
     note = f"{len(found)} groups of {LEAST_ROWS} or more with one model, devices and global batch, {rows}"
     correlations, losses = [pair[0] for pair in found], [pair[1] for pair in found]
+    slower = "than the fastest"
     return [
-        figure(f"{name}ranking_spearman", statistics.fmean(correlations), "", f"mean of {note}", bar, True),
+        figure(f"{name}ranking_spearman", statistics.fmean(correlations), "", f"mean of {note}", 0.9, True),
         figure(f"{name}ranking_spearman_worst", min(correlations), "", f"worst of {note}"),
-        figure(
-            f"{name}chosen_layout_slower_pct",
-            statistics.fmean(losses),
-            "%",
-            f"than the fastest; mean of {note}",
-        ),
-        figure(
-            f"{name}chosen_layout_slower_worst_pct", max(losses), "%", f"than the fastest; worst of {note}"
-        ),
+        figure(f"{name}chosen_layout_slower_pct", statistics.fmean(losses), "%", f"{slower}; mean of {note}"),
+        figure(f"{name}chosen_layout_slower_worst_pct", max(losses), "%", f"{slower}; worst of {note}"),
     ]
 
 
-OTHERS: tuple[tuple[str, Callable[[], list[Row]], Terms, str], ...] = (
-    ("korthikanti", tables.korthikanti, MEGATRON, ""),
-    (
-        "narayanan_table1",
-        tables.narayanan,
-        MEGATRON,
-        "; micro batch and interleaving not published: the fastest",
-    ),
-    (
-        "megatron_h100",
-        tables.megatron_h100,
-        MEGATRON_NOW,
-        "; micro batch and interleaving not published: the fastest",
-    ),
-    (
-        "llama3_paper",
-        tables.llama3,
-        MEGATRON_NOW,
-        "; micro batch and interleaving not published: the fastest",
-    ),
-    ("torchtitan", tables.torchtitan, TORCH, "; bf16, with and without compile; float8 is not modelled"),
+# tables on which nothing was chosen
+OTHERS: tuple[tuple[str, Callable[[], list[Row]], str], ...] = (
+    ("korthikanti", tables.korthikanti, ""),
+    ("narayanan_table1", tables.narayanan, FASTEST),
+    ("narayanan_table2", zero_beside_megatron, "ZeRO-3 and Megatron, from the days of 300B tokens"),
+    ("published_runs", single_runs, "MT-NLG 530B and Llama 2 7B; the other runs say no layout"),
+    ("megatron_h100", tables.megatron_h100, FASTEST),
+    ("llama3_paper", tables.llama3, FASTEST),
+    ("torchtitan", tables.torchtitan, "bf16, with and without compile; float8 is not modelled"),
 )
 
 
 def other_figures() -> list[dict[str, Any]]:
-    """Tables on which nothing was chosen, then those whose devices were fitted, apart."""
-    figures = []
-    for name, read, terms, more in OTHERS:
-        rows = read()
-        note = f"all {len(rows)} rows held out{more}"
-        figures.append(figure(f"{name}_mape_pct", mape_pct(rows, terms), "%", note))
-    for name, rows, terms in (
-        ("llm_foundry", tables.llm_foundry(), TORCH),
-        ("simumax_b200", tables.simumax(), MEGATRON_NOW),
-    ):
-        chosen, held = tables.split(rows)
-        figures.append(figure(f"{name}_mape_pct", mape_pct(held, terms), "%", f"{len(held)} held-out rows"))
-        figures.append(figure(f"{name}_fitted_mape_pct", mape_pct(chosen, terms), "%", f"{len(chosen)} rows"))
-    return figures
+    """Tables on which nothing was chosen, then those whose devices were fitted, apart; and the error bar."""
+    figures, unseen = [], []
+    for name, read, more in OTHERS:
+        found = errors(read())
+        unseen.append(found)
+        note = "; ".join(filter(None, (f"all {len(found)} rows held out", more)))
+        figures += _with_coverage(name, found, note)
+    chosen, held = [], []
+    for name, (these, those) in fitted().items():
+        chosen.append(errors(these))
+        held.append(errors(those))
+        note = f"{len(those)} held-out rows"
+        if name.startswith("vtrain"):
+            figures += _with_coverage(name, held[-1], note)[1:]
+            continue
+        figures += _with_coverage(name, held[-1], note)
+        figures.append(
+            figure(f"{name}_fitted_mape_pct", 100 * statistics.fmean(chosen[-1]), "%", f"{len(these)} rows")
+        )
+    layers = layer_times()
+    mean_pct = statistics.fmean(abs(layer.error_pct) for layer in layers)
+    figures.append(
+        figure(
+            "korthikanti_layer_mape_pct",
+            mean_pct,
+            "%",
+            f"table 4, both passes of a layer, {len(layers)} rows",
+        )
+    )
+    return figures + error_bar_figures(chosen, held, unseen)
+
+
+def _with_coverage(name: str, found: list[float], note: str) -> list[dict[str, Any]]:
+    return [
+        figure(f"{name}_mape_pct", 100 * statistics.fmean(found), "%", note),
+        figure(f"{name}_inside_error_bar_pct", inside_pct([found]), "%", note),
+    ]
+
+
+def error_bar_figures(
+    chosen: list[list[float]], held: list[list[float]], unseen: list[list[float]]
+) -> list[dict[str, Any]]:
+    """The quantile that `STEP_ERROR` is, and what it covers of rows that nothing was chosen on."""
+    bar = f"within {100 * STEP_ERROR:g} %, each table counting alike"
+    largest = 100 * quantile_alike(chosen, QUANTILE)
+    return [
+        figure(
+            "step_error_90_pct",
+            largest,
+            "%",
+            "90 % quantile of the fitted rows' errors, each table counting alike; rounded: STEP_ERROR",
+        ),
+        figure("fitted_inside_error_bar_pct", inside_pct(chosen), "%", f"fitted rows {bar}"),
+        figure(
+            "held_out_inside_error_bar_pct", inside_pct(held), "%", f"held-out rows of the same tables {bar}"
+        ),
+        figure(
+            "unseen_inside_error_bar_pct",
+            inside_pct(unseen),
+            "%",
+            f"tables on which nothing was chosen {bar}",
+        ),
+    ]
 
 
 def speed_ms() -> float:
@@ -237,7 +267,7 @@ def speed_ms() -> float:
                 )
                 work = Workload(micro_batch=micro, accumulation=16, regime=REGIMES[2])
                 begin = time.perf_counter()
-                duration(profile, layout, work, cluster, TORCH)
+                duration(profile, layout, work, cluster)
                 taken.append(1e3 * (time.perf_counter() - begin))
     return statistics.median(taken)
 

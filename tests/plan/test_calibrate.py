@@ -116,8 +116,8 @@ def test_what_cannot_be_fitted_is_refused():
         calibrate([])
     with pytest.raises(FieldError, match="no time"):
         calibrate([row._replace(step_s=0.0)])
-    with pytest.raises(UnknownNameError, match="overlap"):
-        calibrate([row], names=["overlap"])
+    with pytest.raises(UnknownNameError, match="seeds"):
+        calibrate([row], names=["seeds"])
 
 
 def test_a_fitted_term_stays_within_what_is_possible():

@@ -25,6 +25,7 @@ _RANGES: Final = {
     "link": (0.02, 1.5),
     "network": (0.02, 1.5),
     "attention": (0.02, 1.0),
+    "overlap": (0.05, 1.0),
 }
 _STEPS: Final = (1.5, 1.2, 1.08, 1.03, 1.01)  # factors that a term is moved by, from coarse to fine
 _MOST_ROUNDS: Final = 12

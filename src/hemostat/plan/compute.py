@@ -10,11 +10,19 @@ from hemostat.config import Config
 from hemostat.plan.hardware import Device
 from hemostat.plan.profile import Part, Product
 
-# Tiles of the result that one multiprocessor computes, rows x columns, and what it reaches with them against the
-# largest. A tile of m x n reads m + n values per 2 m n operations, so that small ones wait for memory.
-_TILES: Final = ((256, 128, 1.0), (128, 128, 0.93), (128, 64, 0.78), (64, 64, 0.58))
-_SPLIT_INNER: Final = 512  # a product with few tiles is cut along the inner size into pieces of at least this
+# Tiles of the result that one multiprocessor computes, rows x columns, as cuBLAS has them.
+# Source: NVIDIA, Matrix Multiplication Background, section on tile sizes.
+_TILES: Final = ((256, 128), (128, 128), (128, 64), (64, 64))
+# A tile of m x n computes m n / (m + n) products for each value that it reads, and reaches I / (I + this) of what
+# it would without reading: 0.94, 0.84 and 0.76 of the largest tile.
+# Source: fitted by bench/plan_time.py --fit, to the nearest of 5, 10, 20, 40 and 80.
+_TILE_HALF: Final = 20.0
+# A product with few tiles is cut along the inner size into pieces of at least this.
+# Source: NVIDIA CUTLASS, media/docs/efficient_gemm.md, "parallelized reductions" (split-K). Measured by
+# bench/plan_time.py --fit: 128 to 2048 do not differ on the rows that are not held out, no pieces are worse.
+_SPLIT_INNER: Final = 512
 # The backward pass of what is no product reads the gradient and the kept input and writes a gradient: 3 for 2.
+# Source: Ivanov et al. 2021 (arXiv 2007.00072), table of the operators' inputs and outputs.
 _BACKWARD_MOVED: Final = 1.5
 
 
@@ -28,44 +36,28 @@ class Terms(Config, frozen=True, kw_only=True):
         launch_s: seconds in which the host starts one product with the small kernels around it, in one pass.
         link: share of the measured bandwidth of collectives in a node.
         network: the same between nodes.
-        overlap: share of the computing time behind which gradients and gathered parameters travel; 0 where
-            they are sent when the backward pass is over.
-        splits_sends: each tensor-parallel rank sends its share of an activation to the next stage and they gather
-            it there, as Megatron-LM and DeepSpeed do (Narayanan et al. 2021, arXiv 2104.04473, section 4.1).
+        overlap: share of the traffic of gradients and gathered weights that passes hide, while they last. The rest
+            is what collectives take from the kernels beside them.
 
-    Source: the defaults are fitted to the A100 and H100 steps of llm-foundry (torch, FSDP; MosaicML, llm-foundry,
-        scripts/train/benchmarking/README.md), two of three configurations, by bench/plan_time.py --fit; `launch_s`
-        is MEGATRON's, and `overlap` was not fitted.
+    Source: fitted by bench/plan_time.py --fit to three tables at once, each counting alike, two of three
+        configurations of each, together with the sustained share of H100: llm-foundry (torch, FSDP, A100 and H100;
+        MosaicML, llm-foundry, scripts/train/benchmarking/README.md) and vTrain's two (Megatron-DeepSpeed, A100; Bang
+        et al. 2024, arXiv 2312.12391, data/ground_truth_*.csv). `link` and `network` are not fitted: those rows hardly
+        depend on them, so they stay at what was measured.
     """
 
-    matmul: float = 0.82
-    attention: float = 0.343
-    memory: float = 0.982
+    matmul: float = 0.909
+    attention: float = 0.311
+    memory: float = 0.865
     launch_s: float = 143e-6
-    link: float = 0.9
-    network: float = 0.515
-    overlap: float = 0.8
-    splits_sends: bool = False
+    link: float = 1.0
+    network: float = 1.0
+    overlap: float = 0.309
 
     @property
     def shares(self) -> tuple[float, float]:
         """What `traffic.collective_s` takes."""
         return self.link, self.network
-
-
-# Megatron-LM and Megatron-DeepSpeed on A100, attention in several kernels, gradients sent when the step is over:
-# fitted to vTrain's steps (Bang et al. 2024, arXiv 2312.12391, data/ground_truth_*.csv), two of three
-# configurations, by bench/plan_time.py --fit.
-MEGATRON: Final = Terms(
-    matmul=0.979,
-    attention=0.193,
-    memory=0.998,
-    launch_s=143e-6,
-    link=1.003,
-    network=1.0,  # not fitted: the rows that are not held out hardly depend on it
-    overlap=0.0,
-    splits_sends=True,
-)
 
 
 class Cut(NamedTuple):
@@ -162,10 +154,10 @@ def _product_s(product: Product, cut: Cut, device: Device, terms: Terms) -> tupl
     elif product.cut == "count":
         count = math.ceil(count / cut.tp)
     share = terms.matmul if product.has_weight else terms.attention
-    rate = device.reached(cut.dtype) * share / product.density
-    speed = _Speed(rate, device.hbm_bytes_per_s * terms.memory, device.num_units)
     # an attention kernel that skips half of the scores does not write them either
     is_fused = product.density < 1.0
+    rate = device.reached(cut.dtype) * share / product.density
+    speed = _Speed(rate, device.hbm_bytes_per_s * terms.memory, device.num_units)
     value_bytes = 0 if is_fused else 4 if cut.dtype in ("fp32", "tf32") else 2
     sizes = (rows, inner, columns)
     ahead_s = _matmul_s(sizes, count, value_bytes, speed)
@@ -184,14 +176,29 @@ class _Speed(NamedTuple):
 
 @functools.lru_cache(maxsize=1 << 16)
 def _matmul_s(sizes: tuple[int, int, int], count: int, value_bytes: int, speed: _Speed) -> float:
-    """Seconds of `count` equal products in one kernel, with the tiles that are fastest."""
+    """Seconds of `count` equal products in one kernel, with the tiles that are fastest.
+
+    The tiles go round on the multiprocessors, and the last round costs as much as a full one; what memory moves is a
+    lower limit.
+
+    Source: NVIDIA, Matrix Multiplication Background, sections on tile and wave quantisation; Williams et al. 2009
+        (CACM 52, 65), the roofline.
+    """
     rows, inner, columns = sizes
     unit_flop_per_s = speed.flop_per_s / speed.num_units
     best_s = math.inf
-    for tile_rows, tile_columns, share in _TILES:
-        tile_s = 2.0 * tile_rows * tile_columns * inner / (unit_flop_per_s * share)
+    for tile_rows, tile_columns in _TILES:
+        tile_s = (
+            2.0 * tile_rows * tile_columns * inner / (unit_flop_per_s * _tile_share(tile_rows, tile_columns))
+        )
         num_tiles = count * math.ceil(rows / tile_rows) * math.ceil(columns / tile_columns)
         pieces = max(1, min(speed.num_units // num_tiles, inner // _SPLIT_INNER))
         best_s = min(best_s, math.ceil(num_tiles * pieces / speed.num_units) * tile_s / pieces)
     moved_bytes = value_bytes * count * (rows * inner + inner * columns + rows * columns)
     return max(best_s, moved_bytes / speed.bytes_per_s)
+
+
+def _tile_share(rows: int, columns: int) -> float:
+    """What a tile reaches against the largest one."""
+    largest, own = (m * n / (m + n) for m, n in (_TILES[0], (rows, columns)))
+    return (1.0 + _TILE_HALF / largest) / (1.0 + _TILE_HALF / own)

@@ -26,12 +26,15 @@ class Regime(Config, frozen=True, kw_only=True):
         loads_whole: each process puts the whole model on its device before it is shared out.
         engine: whose habits come on top. "torch": a pipeline has buffers for every micro-batch and keeps the results
             of the last stage (`torch.distributed.pipelining`). "megatron": one gradient of each matrix shape stays
-            allocated in the compute dtype (Transformer Engine's placeholders beside the main gradients).
+            allocated in the compute dtype (Transformer Engine's placeholders beside the main gradients), and each
+            tensor-parallel rank sends its share of an activation to the next stage, where they gather it.
+        overlaps: gradients and gathered weights travel while passes compute, and not when they are over.
 
     Source: Rajbhandari et al. 2020 (arXiv 1910.02054), section 3 and table 1; `torch.optim.adamw`
         (`_multi_tensor_adamw`: the square roots are a new list); `reduce_scatter_tensor_coalesced` of
         `ProcessGroupGloo.cpp` (its all-reduce works on a clone); `get_dummy_wgrad` of Transformer Engine's
-        `module/base.py`, which keeps each gradient it made by its shape.
+        `module/base.py`, which keeps each gradient it made by its shape; Narayanan et al. 2021 (arXiv 2104.04473),
+        section 4.1, for what Megatron sends.
     """
 
     name: str
@@ -47,6 +50,7 @@ class Regime(Config, frozen=True, kw_only=True):
     step_bytes: float = 4
     loads_whole: bool = False
     engine: str = "torch"
+    overlaps: bool = True
 
 
 REGIMES: Final = (
