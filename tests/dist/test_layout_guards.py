@@ -14,8 +14,8 @@ from hemostat.recipe import Base, Devices
 from hemostat.task import LossDoor
 from hemostat.train import Session, TrainSettings
 from hemostat.train.loop import Trainer
-from hemostat.train.split_model import split_model
 from hemostat.train.parallel.sharded import local
+from hemostat.train.split_model import split_model
 
 TWO = ["fsdp=2", "tp=2", "pp=2"]
 

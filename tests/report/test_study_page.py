@@ -75,7 +75,7 @@ def test_the_html_page_needs_no_other_file(page, tmp_path) -> None:
     text = path.read_text()
     assert text.count("data:image/png;base64,") == 3
     assert "&lt;of 80&gt;" in text and "<of 80>" not in text
-    assert "http" not in text
+    assert "://" not in text
 
 
 def test_repeats_give_a_chance_and_name_the_rival(page) -> None:

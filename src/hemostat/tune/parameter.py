@@ -5,10 +5,9 @@ from __future__ import annotations
 import math
 import re
 import warnings
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final, Literal
-
-import msgspec
 
 from hemostat.errors import FieldError, HemostatWarning
 
@@ -58,7 +57,8 @@ def _check_range(name: str, low: float, high: float) -> None:
         )
 
 
-class Real(msgspec.Struct, frozen=True, dict=True):
+@dataclass(frozen=True)
+class Real:
     """A real number.
 
     Attributes:
@@ -151,7 +151,8 @@ class Real(msgspec.Struct, frozen=True, dict=True):
         return float(value)
 
 
-class Integer(msgspec.Struct, frozen=True, dict=True):
+@dataclass(frozen=True)
+class Integer:
     """A whole number.
 
     Attributes:
@@ -235,7 +236,8 @@ class Integer(msgspec.Struct, frozen=True, dict=True):
         return int(value)
 
 
-class Choice(msgspec.Struct, frozen=True, dict=True):
+@dataclass(frozen=True)
+class Choice:
     """One of several values; numbers are ordered.
 
     Attributes:

@@ -6,10 +6,9 @@ import itertools
 import math
 import random
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
-
-import msgspec
 
 from hemostat.errors import FieldError, UnknownNameError
 from hemostat.tune.condition import Condition
@@ -22,7 +21,8 @@ MAX_COUNTED: Final = 1_000_000  # configurations that are counted one by one whe
 _MAX_DRAWS: Final = 20_000  # one allowed configuration in a few thousand is still found
 
 
-class Space(msgspec.Struct, frozen=True, dict=True):
+@dataclass(frozen=True)
+class Space:
     """What may be chosen.
 
     Attributes:
@@ -55,8 +55,8 @@ class Space(msgspec.Struct, frozen=True, dict=True):
             raise FieldError(
                 "space", [], "has no parameter", "Name at least one, such as lr from 1e-4 to 1e-1."
             )
-        msgspec.structs.force_setattr(self, "parameters", tuple(self.parameters))
-        msgspec.structs.force_setattr(self, "constraints", tuple(self.constraints))
+        object.__setattr__(self, "parameters", tuple(self.parameters))
+        object.__setattr__(self, "constraints", tuple(self.constraints))
         for place, name in enumerate(self.names):
             if name in self.names[:place]:
                 raise FieldError("space", name, "is there twice", "Give each parameter once.")
@@ -257,7 +257,7 @@ class Space(msgspec.Struct, frozen=True, dict=True):
                 raise FieldError(
                     "start", full, f"breaks the constraint {rule.text!r}", "Choose a start that is allowed."
                 )
-        msgspec.structs.force_setattr(self, "start", full)
+        object.__setattr__(self, "start", full)
 
 
 def _beside(parameter: Parameter, value: Any, step: float) -> list[Any]:
