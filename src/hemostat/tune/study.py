@@ -302,7 +302,13 @@ class Study:
         return None
 
     def _last(self, reason: str, now_s: float) -> Order | None:
-        """Nothing new can start: the best trial is run to its end if none was or will be, then it is over."""
+        """Nothing new can start: the best trial is run to its end if none was or will be, then it is over.
+
+        Where every configuration has been tried, all that wait at a rung go on first.
+        """
+        order = self._waiting(now_s) if reason == EXHAUSTED else None
+        if order is not None:
+            return order
         running, trials = self._state.running, self.history.trials
         if running and reason == EXHAUSTED:
             return None  # what comes in may be better than the best so far, and costs no more
@@ -315,6 +321,14 @@ class Study:
                         if order is not None:
                             return order
         return None if running else self._finish(reason, now_s)
+
+    def _waiting(self, now_s: float) -> Order | None:
+        """The best trial that waits at a rung goes on to the next; higher rungs come first."""
+        for at in reversed(self.history.rungs[:-1]):
+            for score, trial in self.history.at_rung(at):
+                if trial.outcome == "paused" and trial.position == at and score < math.inf:
+                    return self._order(trial, at, self._next_rung(trial), now_s)
+        return None
 
     def _poor(self) -> str:
         """What is said when the budget ends the study."""

@@ -9,6 +9,7 @@ from statistics import NormalDist
 from typing import TYPE_CHECKING, Any, Final
 
 from hemostat.tune.gaussian_process import GaussianProcess
+from hemostat.tune.samplers.taken import Taken
 from hemostat.tune.space import Choice, Space
 from hemostat.tune.trial import Configuration, History, Trial
 
@@ -19,8 +20,8 @@ if TYPE_CHECKING:
 
 _MAX_SEEN: Final = 90  # values that the model is given; its cost grows with their cube
 _MAX_LISTED: Final = 1000  # a space of fewer configurations is looked at whole
-_NUM_DRAWN: Final = 400
-_NUM_BEST: Final = 5  # whose neighbourhood is looked at
+_NUM_DRAWN: Final = 100
+_NUM_BEST: Final = 3  # whose neighbourhood is looked at
 _STEPS: Final = (0.3, 0.1, 0.03)  # of the unit cube
 
 
@@ -36,6 +37,9 @@ class GpSampler:
     """
 
     name = "gp"
+
+    def __init__(self) -> None:
+        self._taken = Taken()
 
     def propose(self, space: Space, history: History, rng: random.Random) -> Configuration | None:
         """The candidate with the highest expected improvement at the end of the run."""
@@ -53,7 +57,8 @@ class GpSampler:
 
     def candidates(self, space: Space, history: History, rng: random.Random) -> list[Configuration]:
         """All that has not been tried in a small space, else random ones and the neighbours of the best."""
-        tried = {space.key(trial.config) for trial in history.trials}
+        self._taken.update(space, history)
+        tried = self._taken.keys
         if space.num_configs is not None and space.num_configs <= _MAX_LISTED:
             return [config for config in space.configs() if space.key(config) not in tried]
         found = [space.sample(rng) for _ in range(_NUM_DRAWN)]
@@ -62,7 +67,9 @@ class GpSampler:
                 for step in _STEPS:
                     found += space.neighbours(trial.config, step)
                 found += [_moved(space, trial.config, step, rng) for step in _STEPS for _ in range(8)]
-        fresh = {space.key(config): config for config in found if space.allows(config)}
+        fresh = {
+            space.key(config): config for config in found if not space.constraints or space.allows(config)
+        }
         return [config for key, config in fresh.items() if key not in tried]
 
 
