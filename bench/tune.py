@@ -33,7 +33,6 @@ from tune_replay import Method, default_method, run_study
 from tune_spend import NUM_STUDIES, overspends
 
 NUM_SEEDS = 10
-NUM_PEER_SEEDS = 3  # Optuna's pruners are slow: up to a minute a study
 MIN_SIZES = 3  # smaller settings that a scaling law needs
 WITH_CURVES = ("lcbench", "taskset", "algoperf")
 CHEAP = ("grid", "random_grid", "random", "one_epoch")
@@ -103,17 +102,18 @@ def work(job: Job) -> Run:
 
 
 def jobs() -> Iterator[Job]:
-    """Seed by seed; the default method and what is cheap before what is slow."""
+    """Seed by seed; the slow peers come in after the second seed of the default method, and then with each fourth."""
     for seed in range(NUM_SEEDS):
-        wanted = ["hemostat", "law", *CHEAP, *(SLOW if seed < NUM_PEER_SEEDS else ())]
-        for method in wanted:
+        slow_seed, is_due = divmod(seed - 1, 4)
+        for method in ["hemostat", "law", *CHEAP, *(SLOW if is_due == 0 else ())]:
             for family in FAMILIES:
                 if (method == "law" and family != "steplaw") or (
                     method in PRUNING and family not in WITH_CURVES
                 ):
                     continue
                 least = MIN_SIZES if method == "law" else 0
-                yield from (Job(method, family, index, seed) for index in range(least, len(problems(family))))
+                own = slow_seed if method in SLOW else seed
+                yield from (Job(method, family, index, own) for index in range(least, len(problems(family))))
 
 
 def main() -> None:

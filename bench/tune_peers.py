@@ -15,6 +15,8 @@ from hemostat.tune.space import Choice, Integer
 from tune_data import NUM_WORKERS, Problem
 from tune_pool import Pool
 
+MAX_TRIALS = 300  # of Optuna, whose pruners read all trials at each step of one
+
 Tell = Callable[[int, float], bool]  # position, value -> goes on
 
 
@@ -65,6 +67,8 @@ class OptunaPeer:
 
     def ask(self) -> tuple[int, Tell] | None:
         """The sampler's next proposal."""
+        if len(self._taken) >= MAX_TRIALS:
+            return None
         for _ in range(100):
             trial = self._study.ask(self._axes)
             row = self._pool.nearest(dict(trial.params), self._taken)
