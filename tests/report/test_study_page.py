@@ -93,7 +93,7 @@ def test_repeats_give_a_chance_and_name_the_rival(page) -> None:
     journal = Journal(None)
     study = Study(journal, SPACE, Drawn(), pruner("asha"), Settings(length=9, step=1))
     drive(study, ReplayWorkers(curve, num_workers=3))
-    summed = answer(SPACE, State.of(journal.entries), History(trials=repeats, sign=1, rungs=(9,)))
+    summed = answer(SPACE, State.of(journal.entries), [History(trials=repeats, sign=1, rungs=(9,))])
     (line,) = [
         line for line in msgspec.structs.replace(page, answer=summed).lines() if line.startswith("sure")
     ]

@@ -79,7 +79,7 @@ def test_repeats_recommend_the_best_mean_instead_of_the_luckiest_run() -> None:
             [(lucky.number, 0.9), (lucky.number, 0.91), (other.number, 0.3), (other.number, 0.31)]
         )
     )
-    each = answer(SPACE, state, History(trials=repeats, sign=1, rungs=(9,)))
+    each = answer(SPACE, state, [History(trials=repeats, sign=1, rungs=(9,))])
     assert each.best == other
     assert each.noise is not None and each.noise > 0
     assert each.standings[0].best_chance <= 1.0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -56,7 +57,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def answer(
-    space: Space, state: State, repeats: History | None = None, grid_size: int | None = None
+    space: Space, state: State, repeats: Sequence[History] = (), grid_size: int | None = None
 ) -> Answer:
     """Sum a study up, while it runs or afterwards.
 
@@ -66,11 +67,11 @@ def answer(
     Args:
         space: of the study.
         state: from its journal.
-        repeats: trials of its `confirm` study.
+        repeats: its `confirm` studies.
         grid_size: configurations of the grid that it replaces, if there was one.
     """
     history, end = state.history, state.history.rungs[-1]
-    scores = {} if repeats is None else seed_scores(history, repeats)
+    scores = seed_scores(history, repeats)
     noise = seed_noise(scores)
     ranking = () if noise is None else tuple(standings(scores, noise))
     best, at = _best(history)

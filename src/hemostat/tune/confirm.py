@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Final
 
 import msgspec
 
 from hemostat.errors import FieldError
+from hemostat.launch import Job
 from hemostat.tune.space import Choice, Space
 from hemostat.tune.trial import Configuration, History, Trial
-from hemostat.tune.workers import End, Order, Progress, Workers
+from hemostat.tune.trial_jobs import TrialJobs
+from hemostat.tune.workers import Order
 
 NUM_TOP: Final = 3
 _TRIAL, _SEED = "trial", "seed"
@@ -57,53 +60,49 @@ def confirm_space(trials: Sequence[Trial], num_seeds: int) -> Space:
     )
 
 
-class Repeating:
-    """Workers that run an old trial's configuration with a new seed, for a study over `confirm_space`.
+class RepeatedJobs:
+    """Jobs that run an old trial's configuration with a new seed, for a study over `confirm_space`.
 
     Args:
-        workers: what carries the runs out.
+        jobs: those of the first study.
         configs: configuration of each contender, by its number in the first study.
 
     Attributes:
-        num_workers, can_pause: those of `workers`.
+        can_pause, metric: those of `jobs`.
     """
 
-    def __init__(self, workers: Workers, configs: Mapping[int, Configuration]) -> None:
-        self._workers = workers
+    def __init__(self, jobs: TrialJobs, configs: Mapping[int, Configuration]) -> None:
+        self._jobs = jobs
         self._configs = dict(configs)
-        self.num_workers = workers.num_workers
-        self.can_pause = workers.can_pause
+        self.can_pause = jobs.can_pause
+        self.metric = jobs.metric
 
-    def now_s(self) -> float:
-        """See `Workers`."""
-        return self._workers.now_s()
+    def job(self, order: Order, run_dir: Path, *, resumes: bool) -> Job:
+        """See `TrialJobs.job`; the order's own seed differs from trial to trial."""
+        return self._jobs.job(self._real(order), run_dir, resumes=resumes)
 
-    def start(self, order: Order) -> None:
-        """Begin a run of the contender that the order names; the order's own seed differs from trial to trial."""
-        self._workers.start(msgspec.structs.replace(order, config=self._configs[order.config[_TRIAL]]))
+    def pause_at(self, order: Order) -> int:
+        """See `TrialJobs.pause_at`."""
+        return self._jobs.pause_at(self._real(order))
 
-    def wait(self, until_s: float | None) -> Progress | End | None:
-        """See `Workers`."""
-        return self._workers.wait(until_s)
-
-    def stop(self, trial: int) -> None:
-        """See `Workers`."""
-        self._workers.stop(trial)
+    def _real(self, order: Order) -> Order:
+        return msgspec.structs.replace(order, config=self._configs[order.config[_TRIAL]])
 
 
-def seed_scores(first: History, repeats: History) -> dict[int, list[float]]:
+def seed_scores(first: History, repeats: Sequence[History]) -> dict[int, list[float]]:
     """Scores at the end of the run of every trial of the first study, with those of its repeats.
 
     Args:
         first: the study.
-        repeats: the study over `confirm_space`.
+        repeats: the studies over a `confirm_space` of it.
 
     Returns:
         By the number of the trial, lower is better; only numbers, no failures.
     """
     end = first.rungs[-1]
     scores = {trial.number: [score] for score, trial in first.at_rung(end) if score < math.inf}
-    for score, trial in repeats.at_rung(end):
-        if score < math.inf:
-            scores.setdefault(trial.config[_TRIAL], []).append(score)
+    for history in repeats:
+        for score, trial in history.at_rung(end):
+            if score < math.inf:
+                scores.setdefault(trial.config[_TRIAL], []).append(score)
     return scores
