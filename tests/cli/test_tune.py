@@ -159,6 +159,33 @@ def test_ctrl_c_saves_the_trials_and_the_study_goes_on(script):
     assert_goes_on(script)
 
 
+def test_ctrl_c_costs_a_script_that_cannot_pause_its_run_and_no_more(script):
+    (script / "prints.py").write_text(PRINTS.replace("time.sleep(0.01)", "time.sleep(float(sys.argv[2]))"))
+    process = subprocess.Popen(
+        command(*of_script("prints.py", more="0.2")), stderr=subprocess.PIPE, text=True
+    )
+    until(lambda: num_measured(script) >= 2, process)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 75, said
+    done = tune("--resume", "s")
+    assert done.returncode == 0, done.stderr
+    trials = state_of(script).history.trials
+    assert len({json.dumps(trial.config) for trial in trials}) == len(trials) == 4
+    assert any(trial.outcome == "finished" and trial.config["lr"] == 0.01 for trial in trials)
+
+
+def test_the_cap_is_hard_and_leaves_nobody_behind(script):
+    (script / "prints.py").write_text(PRINTS.replace("range(1, 10)", "range(1, 10**6)"))
+    begun_s = time.monotonic()
+    done = tune(*of_script("prints.py", "--max-hours", "4s", "--set", "tune.length=1000000"))
+    assert time.monotonic() - begun_s < 20
+    assert done.returncode == 5, done.stderr
+    assert state_of(script).clock_s <= 4.2, "a cap of 4 s, and 0.2 s to hear of the end"
+    for record in (script / ".hemostat" / "runs").glob("s-t*"):
+        assert (record / "exit.0.json").exists()
+
+
 def test_kill_9_of_the_controller_loses_nothing_and_doubles_nothing(script):
     process = subprocess.Popen(command(*of_script("pauses.py", more="0.1")), stderr=subprocess.DEVNULL)
     until(lambda: num_measured(script) >= 6, process)

@@ -47,11 +47,11 @@ def workers(tmp_path, request):
     made = []
 
     def make(
-        code: str, *words: str, length: int = 4, num: int = 1, metric: str = "loss", **change
+        code: str, *words: str, length: int = 4, num: int = 1, metric: str = "loss", ranks: int = 1, **change
     ) -> LaunchedWorkers:
         (tmp_path / "script.py").write_text(code)
         command = (sys.executable, str(tmp_path / "script.py"), "{lr}", *words)
-        jobs = ScriptJobs(command, ("lr",), 1, metric, can_pause=code is PAUSES)
+        jobs = ScriptJobs(command, ("lr",), ranks, metric, can_pause=code is PAUSES)
         slots = tuple({"SLOT": str(slot)} for slot in range(num))
         site = Site(study="s", root=tmp_path / "runs", length=length, step=1, slots=slots, **change)
         made.append(LaunchedWorkers(BACKENDS["local"], jobs, site))
@@ -222,6 +222,15 @@ def test_a_metric_that_never_appears_is_said_with_what_did(workers):
             FieldError, match=r"metric='accuracy': never appeared in run s-t000.*It gave: loss"
         ):
             events(crew)
+
+
+def test_a_trial_may_have_several_ranks(workers):
+    code = "import os\nif os.environ['RANK'] == '1': print('epoch 4 loss:', os.environ['WORLD_SIZE'], flush=True)\n"
+    with workers(code, ranks=2) as crew:
+        crew.start(order(4))
+        found = events(crew)
+    assert values(found) == [(1, 2.0), (2, 2.0), (3, 2.0), (4, 2.0)]
+    assert found[-1].outcome == "finished"
 
 
 def test_without_a_length_the_last_value_counts(workers):

@@ -211,23 +211,29 @@ def _doubt(history: History) -> Finding | None:
 
 
 def _save(study: Study, crew: launched.LaunchedWorkers) -> None:
-    """Let every trial save and leave; what became of it is written down, so that nothing is paid for twice."""
-    for order in study.running:
-        crew.stop(order.trial)
-    limit_s, ended = crew.now_s() + GRACE_S, False
-    while study.running:
+    """Let every trial save and leave, and write down where it got to.
+
+    Of a trial that could not save nothing is written: the study gives its order once more when it goes on.
+    """
+    left = {order.trial for order in study.running}
+    for trial in left:
+        crew.stop(trial)
+    limit_s, was_ended = crew.now_s() + GRACE_S, False
+    while left:
         try:
             event = crew.wait(limit_s)
         except Interrupted:  # somebody is in a hurry
             event = None
-        if event is not None:
+        if isinstance(event, workers.End):
+            left.discard(event.trial)
+        if event is None:
+            if was_ended:
+                return  # leaving the workers kills them
+            for trial in left:
+                crew.stop(trial)
+            limit_s, was_ended = crew.now_s() + GRACE_S, True
+        elif isinstance(event, workers.Progress) or event.outcome in ("paused", "finished"):
             study.record(event, crew.now_s())
-        elif ended:
-            return  # they are killed, and the study gives their orders once more
-        else:
-            for order in study.running:
-                crew.stop(order.trial)
-            limit_s, ended = crew.now_s() + GRACE_S, True
 
 
 @contextmanager
