@@ -6,9 +6,9 @@ import msgspec
 import pytest
 
 from hemostat.plan.candidates import layouts, recomputations
-from hemostat.plan.families import decoder_profile
+from hemostat.plan.families import decoder_from_numbers, decoder_profile
 from hemostat.plan.hardware import Cluster
-from hemostat.plan.largest import largest_batch, largest_model, largest_sample, scaled
+from hemostat.plan.largest import _fits, largest_batch, largest_model, largest_sample, scaled
 from hemostat.plan.search import Goal, choice_of, search
 
 CLUSTER, GOAL = Cluster.read("8xA100-40GB"), Goal(global_batch=1024)
@@ -46,6 +46,23 @@ def test_the_largest_batch_of_one_pass(story_profile):
         choice = choice_of(story_profile, CLUSTER, goal, (layout, micro_batch))
         assert not choice.is_safe(CLUSTER.device.memory_bytes)
     assert found.value % 512  # no power of two stops it
+
+
+@pytest.mark.parametrize("num_params", [1e9, 6e9, 12e9, 14e9, 16e9, 30e9])
+def test_what_is_said_to_fit_is_what_the_search_finds(num_params):
+    profile = decoder_profile(decoder_from_numbers(num_params))
+    assert _fits(profile, CLUSTER, GOAL) is fits(profile)
+
+
+def test_where_not_even_the_smallest_fits_nothing_does(story):
+    tiny = Cluster.read("1xT4")
+    tiny = msgspec.structs.replace(tiny, device=msgspec.structs.replace(tiny.device, memory_bytes=1 << 30))
+    for found in (
+        largest_batch(decoder_profile(story), tiny, GOAL),
+        largest_sample(story, tiny, GOAL),
+        largest_model(story, tiny, GOAL),
+    ):
+        assert (found.value, found.choice) == (0, None)
 
 
 @pytest.mark.parametrize("num_layers", [1, 7, 48])

@@ -84,6 +84,18 @@ def test_of_about_equals_the_simplest_comes_first(story_profile):
     assert speeds["fsdp=4"] == pytest.approx(speeds["dp=4"], rel=0.05)
 
 
+def test_what_is_found_differs_by_more_than_a_number_of_shards(story_profile):
+    found = search(story_profile, Cluster.read("32xA100-40GB"), Goal(global_batch=64))
+    kinds = [
+        (each.layout.tp, each.layout.pp, each.layout.fsdp > 1, each.layout.dp > 1) for each in found.choices
+    ]
+    assert len(set(kinds)) == len(kinds) > 5
+    hybrids = [
+        layout.fsdp for layout in layouts(story_profile, Cluster.read("32xA100-40GB"), 64) if layout.dp > 1
+    ]
+    assert len(set(hybrids)) > 3
+
+
 def test_what_does_not_fit_is_named_with_its_least_need(story_profile):
     found = search(story_profile, Cluster.read("8xA100-40GB"), Goal(global_batch=8))
     assert found.choices

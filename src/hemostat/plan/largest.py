@@ -41,22 +41,21 @@ def largest_batch(profile: Profile, cluster: Cluster, goal: Goal) -> Largest:
         >>> largest_batch(decoder_profile(tiny), Cluster.read("V100-16GB"), Goal(global_batch=1)).value > 4096
         True
     """
-    what = "samples of one pass on all devices"
-    best = Largest(what=what, value=0)
-    for axes in layouts(profile, cluster, cluster.num_devices):
-        if axes.pp > 1:
-            continue  # a pipeline lives on accumulation
-        for layout in recomputations(axes):
+    best = Largest(what="samples of one pass on all devices", value=0)
+    plain = [
+        axes for axes in layouts(profile, cluster, cluster.num_devices) if axes.pp == 1
+    ]  # no accumulation
+    for axes in sorted(plain, key=lambda each: (-each.fsdp, each.tp)):  # what takes most comes first
+        for layout in reversed(list(recomputations(axes))):
 
-            def with_samples(micro_batch: int, layout: Layout = layout) -> Choice | None:
+            def of(micro_batch: int, layout: Layout = layout) -> Choice:
                 one_pass = msgspec.structs.replace(goal, global_batch=micro_batch * layout.num_data_ranks)
-                choice = choice_of(profile, cluster, one_pass, (layout, micro_batch))
-                return choice if choice.is_safe(cluster.device.memory_bytes) else None
+                return choice_of(profile, cluster, one_pass, (layout, micro_batch))
 
             more = best.value // layout.num_data_ranks + 1
-            found = _grow(what, with_samples, more)
-            if found.choice is not None:
-                best = Largest(what=what, value=found.value * layout.num_data_ranks, choice=found.choice)
+            found = _grow(lambda micro_batch: of(micro_batch).is_safe(cluster.device.memory_bytes), more)
+            if found:
+                best = Largest(what=best.what, value=found * layout.num_data_ranks, choice=of(found))
     return best
 
 
@@ -64,27 +63,25 @@ def largest_sample(decoder: Decoder, cluster: Cluster, goal: Goal) -> Largest:
     """Tokens of one sample, with the tokens of a step as they were as far as that goes."""
     tokens_per_step = goal.global_batch * decoder.num_tokens
 
-    def with_tokens(num_tokens: int) -> Choice | None:
-        longer = msgspec.structs.replace(decoder, num_tokens=num_tokens)
+    def of(num_tokens: int) -> tuple[Profile, Cluster, Goal]:
         batch = max(1, tokens_per_step // num_tokens)
-        return _fitting(decoder_profile(longer), cluster, msgspec.structs.replace(goal, global_batch=batch))
+        longer = decoder_profile(msgspec.structs.replace(decoder, num_tokens=num_tokens))
+        return longer, cluster, msgspec.structs.replace(goal, global_batch=batch)
 
-    return _grow("tokens of a sample", with_tokens, 128, _NUM_HALVINGS)
+    value = _grow(lambda num_tokens: _fits(*of(num_tokens)), 128, _NUM_HALVINGS)
+    return Largest(what="tokens of a sample", value=value, choice=_best(*of(value)) if value else None)
 
 
 def largest_model(decoder: Decoder, cluster: Cluster, goal: Goal) -> Largest:
     """Parameters of a decoder with the same proportions: layers and width grow together."""
-    found: dict[int, Choice | None] = {}
-    sizes: dict[int, int] = {}
-
-    def with_layers(num_layers: int) -> Choice | None:
-        grown = scaled(decoder, num_layers)
-        sizes[num_layers] = grown.num_params
-        found[num_layers] = _fitting(decoder_profile(grown), cluster, goal)
-        return found[num_layers]
-
-    layers = _grow("layers", with_layers, 1, _NUM_HALVINGS)
-    return Largest(what="parameters", value=sizes.get(layers.value, 0), choice=layers.choice)
+    layers = _grow(
+        lambda number: _fits(decoder_profile(scaled(decoder, number)), cluster, goal), 1, _NUM_HALVINGS
+    )
+    if not layers:
+        return Largest(what="parameters", value=0)
+    grown = scaled(decoder, layers)
+    choice = _best(decoder_profile(grown), cluster, goal)
+    return Largest(what="parameters", value=grown.num_params, choice=choice)
 
 
 def scaled(decoder: Decoder, num_layers: int) -> Decoder:
@@ -111,27 +108,29 @@ def scaled(decoder: Decoder, num_layers: int) -> Decoder:
     )
 
 
-def _fitting(profile: Profile, cluster: Cluster, goal: Goal) -> Choice | None:
+def _fits(profile: Profile, cluster: Cluster, goal: Goal) -> bool:
+    """Some layout fits where it shares and computes again as much as it can, one sample at a time."""
+    for layout in layouts(profile, cluster, goal.global_batch):
+        if layout.dp == 1 and layout.reshard and layout.schedule in (None, "1f1b"):
+            least = msgspec.structs.replace(layout, recompute="full")
+            choice = choice_of(profile, cluster, goal, (least, 1))
+            if choice.is_safe(cluster.device.memory_bytes):
+                return True
+    return False
+
+
+def _best(profile: Profile, cluster: Cluster, goal: Goal) -> Choice | None:
     best = next(iter(search(profile, cluster, goal).choices), None)
     return best if best is not None and best.is_safe(cluster.device.memory_bytes) else None
 
 
-def _grow(
-    what: str, at: Callable[[int], Choice | None], start: int, num_halvings: int | None = None
-) -> Largest:
-    """Double until it does not fit, then halve the gap; None: until there is none."""
-    value, choice = 0, None
-    upper = start
-    while (more := at(upper)) is not None:
-        value, choice, upper = upper, more, 2 * upper
-    if choice is None:
-        return Largest(what=what, value=0)
-    while upper - value > 1 and num_halvings != 0:
+def _grow(fits: Callable[[int], bool], start: int, num_halvings: int | None = None) -> int:
+    """Double until it does not fit, then halve the gap, as often as said or to the end; 0: the start does not fit."""
+    value, upper = 0, start
+    while fits(upper):
+        value, upper = upper, 2 * upper
+    while value and upper - value > 1 and num_halvings != 0:
         middle = (value + upper) // 2
-        more = at(middle)
-        if more is None:
-            upper = middle
-        else:
-            value, choice = middle, more
+        value, upper = (middle, upper) if fits(middle) else (value, middle)
         num_halvings = None if num_halvings is None else num_halvings - 1
-    return Largest(what=what, value=value, choice=choice)
+    return value

@@ -84,8 +84,9 @@ class Found(Config, frozen=True, kw_only=True):
     """What a search ended with.
 
     Attributes:
-        choices: that fit, one for each set of axes, the fastest first; those that only fit within the error bar last.
-        rejected: axes that do not fit, the one that comes closest first.
+        choices: that fit, one for each tp, pp and way to share (copies, shards, or both), the fastest first; those
+            that only fit within the error bar last.
+        rejected: the same of what does not fit, the one that comes closest first.
         num_tried: layouts and micro-batches that were looked at.
     """
 
@@ -142,13 +143,13 @@ class _Passes(NamedTuple):
 
 
 class _Ledger:
-    """The best of each set of axes so far, and what those that do not fit need at least."""
+    """The best of each kind of layout so far, and what those that do not fit need at least."""
 
     def __init__(self, profile: Profile, cluster: Cluster, goal: Goal) -> None:
         self.least_s = math.inf
         self._of = profile, cluster, goal
-        self._best: dict[str, Choice] = {}
-        self._least: dict[str, Rejected] = {}
+        self._best: dict[tuple[int, int, bool, bool], Choice] = {}
+        self._least: dict[tuple[int, int, bool, bool], Rejected] = {}
         self._passes: dict[tuple[int, int], _Passes] = {}
         self._num_tried = 0
 
@@ -195,7 +196,7 @@ class _Ledger:
                     return
 
     def _take(self, choice: Choice) -> None:
-        cluster, name = self._of[1], str(choice.layout)
+        cluster, name = self._of[1], _kind(choice.layout)
         if choice.is_safe(cluster.device.memory_bytes):
             self.least_s = min(self.least_s, choice.step.step_s)
         if name not in self._best or _rank(choice, cluster) < _rank(self._best[name], cluster):
@@ -214,7 +215,7 @@ class _Ledger:
         )
 
     def _reject(self, tried: Rejected) -> None:
-        name = str(tried.layout)
+        name = _kind(tried.layout)
         known = self._least.get(name)
         if known is None or tried.memory.device.num_bytes < known.memory.device.num_bytes:
             self._least[name] = tried
@@ -248,6 +249,10 @@ def choice_of(profile: Profile, cluster: Cluster, goal: Goal, wanted: tuple[Layo
     workload = Workload(micro_batch=micro_batch, accumulation=accumulation, regime=regime)
     step = _step(profile, layout, workload, (cluster, goal))
     return _priced(_look(profile, layout, workload), step, (profile, cluster, goal))
+
+
+def _kind(layout: Layout) -> tuple[int, int, bool, bool]:
+    return layout.tp, layout.pp, layout.fsdp > 1, (layout.dp or 1) > 1
 
 
 def _priced(tried: Rejected, step: Duration, of: tuple[Profile, Cluster, Goal]) -> Choice:
