@@ -72,6 +72,21 @@ def test_the_answer_has_the_best_value_its_parameters_and_what_is_left(opened):
     assert f"again    python t.py {plain['best']['config']['lr']!r}" in text
 
 
+def test_what_the_whole_grid_takes_is_said_before_and_after(tmp_path):
+    space = Space((Choice("lr", (0.01, 0.02, 0.03)),))
+    asked = Asked(command=("t", "{lr}"), tune=TuneSettings(length=9, sampler="random"))
+    budget = Budget(max_s=400.0, s_per_unit=20.0, usd_per_device_hour=36.0)
+    study = begin(tmp_path / "s", asked, space, setup(asked, ("lr",), 1), budget, 1)
+    with study.journal:
+        said = "\n".join(begin_lines(study, 1))
+        assert "space    3 configurations; the whole grid takes 9m00s of trials, $5.40" in said
+        assert "grid" not in answer_text(study, Path("runs"))
+        drive(study.study, ReplayWorkers(recording, 1, can_pause=False))
+        assert "grid     3 configurations; the whole grid takes 4m30s of trials, $2.70" in answer_text(
+            study, Path("r")
+        )
+
+
 def test_failures_and_a_budget_without_a_whole_run_are_no_success(opened):
     study = opened(Budget(max_s=1000.0))
     assert status_of(study, "4 attempts in a row crashed") == 3

@@ -9,7 +9,7 @@ from typing import Any
 from hemostat.cli.tune_study import Opened
 from hemostat.errors import BudgetStop, HemostatError
 from hemostat.report import tune_live
-from hemostat.tune import Budget, budget, parameter, workers
+from hemostat.tune import Budget, budget, param_grid, parameter, workers
 from hemostat.units import format_number, format_seconds, format_usd
 
 
@@ -26,7 +26,8 @@ def begin_lines(opened: Opened, num_workers: int) -> list[str]:
         lines.append(f"space    {each.name}  {_range(each)}{when}")
     size = opened.space.num_configs
     if size is not None:
-        lines.append(f"space    {size:,} configurations")
+        run_s = (study.settings.budget.s_per_unit or 0.0) * made.length
+        lines.append(f"space    {size:,} configurations{_all_of_them(opened, run_s)}")
     if made.only_end:
         lines.append("note     no trial is stopped early: say how long a run is, as in --set tune.length=30")
     elif not made.jobs.can_pause:
@@ -34,6 +35,16 @@ def begin_lines(opened: Opened, num_workers: int) -> list[str]:
             "note     the script does not ask hemostat.track.control(): trials are stopped, not paused"
         )
     return [*lines, f"cost     {_cost(study.settings.budget, made.length, num_workers)}"]
+
+
+def _all_of_them(opened: Opened, run_s: float) -> str:
+    """What training every configuration to its end takes; empty where they are infinite or nothing was measured."""
+    if opened.space.num_configs is None or run_s <= 0:
+        return ""
+    per_hour = opened.study.settings.budget.usd_per_s * 3600
+    cost = param_grid.grid_cost(opened.space, run_s, usd_per_hour=per_hour)
+    usd = f", {format_usd(cost.usd)}" if cost.usd else ""
+    return f"; the whole grid takes {format_seconds(cost.run_s)} of trials{usd}"
 
 
 def _range(each: parameter.Parameter) -> str:
@@ -81,6 +92,9 @@ def answer_text(opened: Opened, runs: Path) -> str:
     lines = [tune_live.status_line(study, made.metric)]
     if study.unspent:
         lines.append(f"unspent  {study.unspent}")
+    ran_s = [trial.points[-1].time_s for trial in study.history.trials if trial.position >= made.length]
+    if grid := _all_of_them(opened, sum(ran_s) / max(1, len(ran_s))):
+        lines.append(f"grid     {opened.space.num_configs:,} configurations{grid}")
     if best is None:
         return "\n".join([*lines, "no trial has given a value"])
     trial = study.history.trials[best[0]]
