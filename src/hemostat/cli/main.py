@@ -26,6 +26,7 @@ COMMANDS = {
     "data": ("hemostat.cli.data", "what would make reading the data faster?"),
     "export": ("hemostat.cli.export", "take a run's model away: weights, card, ready to load"),
     "notify": ("hemostat.cli.notify", "is somebody told when a run ends? Sends a trial message"),
+    "report": ("hemostat.cli.report", "what did a study find, how sure is that, what did it cost?"),
     "runs": ("hemostat.cli.runs", "which commit, data and parameters gave which result?"),
 }
 

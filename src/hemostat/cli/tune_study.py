@@ -100,7 +100,12 @@ def begin(folder: Path, asked: Asked, space: Space, made: Setup, budget: Budget,
         can_pause=made.jobs.can_pause,
         first_round=first_round.first_round(space, num_workers),
         budget=budget,
-        about={"asked": to_plain(asked), "space": space_file.space_values(space)},
+        about={
+            "asked": to_plain(asked),
+            "space": space_file.space_values(space),
+            "metric": made.metric,
+            "unit": "samples" if asked.task else "steps",
+        },
     )
     return _opened(folder, Journal(folder / "journal.jsonl"), space, asked, made, settings)
 
