@@ -21,9 +21,18 @@ NAMES = {
         "torchtitan_reserved_max_under_pct",
         "vramcalc_max_error_pct",
         "fit_wrong",
+        "fit_wrong_at_upper_end",
         "formula_wrong",
     ),
-    "plan_time": ("vtrain_multinode_mape_pct", "vtrain_singlenode_mape_pct", "ranking_spearman"),
+    "plan_time": (
+        "vtrain_multinode_mape_pct",
+        "vtrain_multinode_as_torch_mape_pct",
+        "vtrain_singlenode_mape_pct",
+        "vtrain_singlenode_as_torch_mape_pct",
+        "ranking_spearman",
+        "multinode_ranking_spearman",
+        "calibrated_ranking_spearman",
+    ),
     "plan_trace": ("traced_max_error_pct",),
 }
 

@@ -12,10 +12,13 @@ from typing import Any
 
 import msgspec
 
+from hemostat.plan.allocator import RESERVED_RANGE
 from hemostat.plan.families import SOFTWARE, Decoder, decoder_profile
 from hemostat.plan.layout import Layout
+from hemostat.plan.memory import ALLOCATED_ERROR
 from hemostat.plan.parallel.dp import states
 from hemostat.plan.parallel.tp import local_bytes
+from plan_error_bars import inside_pct, quantile_alike
 from plan_rows_memory import (
     BLOCKS,
     DATA,
@@ -24,8 +27,10 @@ from plan_rows_memory import (
     Row,
     held_out,
     litgpt_fits,
+    long_context,
     mpt_fits,
     simumax,
+    simumax_reserved,
     table,
     torchtitan,
     torchtitan_by_default,
@@ -69,7 +74,7 @@ def errors_of(rows: Sequence[Row]) -> tuple[list[float], list[float]]:
 
 
 def simumax_figures(rows: Sequence[Row]) -> list[Figure]:
-    """Mean and largest error, all rows and apart; and the ratio that `hemostat.plan.allocator` uses."""
+    """Mean and largest error, all rows and apart."""
     fit, held = errors_of(rows)
     sizes = [abs(error) for error in (*fit, *held)]
     found = [
@@ -78,7 +83,7 @@ def simumax_figures(rows: Sequence[Row]) -> list[Figure]:
         ),
         figure("simumax_allocated_max_error_pct", max(sizes), "%", 5, "dense and context-parallel, B200"),
     ]
-    return found + apart("simumax_allocated", fit, held) + ratio_figures(rows)
+    return found + apart("simumax_allocated", fit, held)
 
 
 def ratio_figures(rows: Sequence[Row]) -> list[Figure]:
@@ -91,9 +96,60 @@ def ratio_figures(rows: Sequence[Row]) -> list[Figure]:
         for row in rows
         if row.config not in held
     ]
-    values = {"min": min(ratios), "median": statistics.median(ratios), "max": max(ratios)}
-    note = "reserved over allocated, fit rows; RESERVED_RATIO"
-    return [figure(f"reserved_ratio_{name}", value, "", note=note) for name, value in values.items()]
+    note = "median of reserved over allocated, fit rows; RESERVED_RATIO"
+    return [figure("reserved_ratio_median", statistics.median(ratios), "", note=note)]
+
+
+def parts(rows: Sequence[Row]) -> tuple[list[float], list[float]]:
+    """Published over predicted, of the configurations that constants may be chosen on, and of the others."""
+    fit, held = errors_of(rows)
+    return [1 / (1 + error / 100) for error in fit], [1 / (1 + error / 100) for error in held]
+
+
+def error_bar_figures(tables: dict[str, Sequence[Row]]) -> list[Figure]:
+    """The quantiles that the error bars are, and what they cover of rows that nothing was chosen on."""
+    allocated = [errors_of(tables[name]) for name in ("simumax", "vramcalc")]
+    chosen = [[abs(error) for error in fit] for fit, _ in allocated]
+    held = [[abs(error) for error in rest] for _, rest in allocated]
+    reserved = [parts(tables[name]) for name in ("simumax_reserved", "torchtitan")]
+    fits, rests = [fit for fit, _ in reserved], [rest for _, rest in reserved]
+    alike = "fitted rows, both tables counting alike"
+    bar = 100 * ALLOCATED_ERROR
+    low, high = RESERVED_RANGE
+    found = [
+        figure(
+            "allocated_error_90_pct",
+            quantile_alike(chosen, 0.9),
+            "%",
+            note=f"90 % of the {alike}; ALLOCATED_ERROR",
+        ),
+        figure(
+            "allocated_held_out_inside_error_bar_pct", inside_pct(held, bar), "%", note=f"within {bar:g} %"
+        ),
+    ]
+    for name, share in (("low_5", 0.05), ("high_95", 0.95)):
+        value = quantile_alike(fits, share)
+        note = f"published over predicted, {100 * share:g} % of the {alike} are below; RESERVED_RANGE"
+        found.append(figure(f"reserved_{name}_pct", value, "", note=note))
+    note = f"published between {low} and {high} of the predicted"
+    return [
+        *found,
+        figure("reserved_fitted_inside_error_bar_pct", inside_pct(fits, high, low), "%", note=note),
+        figure("reserved_held_out_inside_error_bar_pct", inside_pct(rests, high, low), "%", note=note),
+    ]
+
+
+def long_context_figures(rows: Sequence[Row]) -> list[Figure]:
+    """ZeRO-3 with the optimizer on the host, which nothing was chosen on."""
+    errors = [row.error_pct for row in rows]
+    note = (
+        f"all {len(rows)} rows held out: DeepSpeed ZeRO-3, H200 and B200, reserved, 8,192 to 262,144 tokens"
+    )
+    return [
+        figure("longcontext_mean_error_pct", statistics.mean(map(abs, errors)), "%", note=note),
+        figure("longcontext_max_error_pct", max(map(abs, errors)), "%", note=note),
+        figure("longcontext_max_under_pct", max(0.0, -min(errors)), "%", note="predicted too little"),
+    ]
 
 
 def torchtitan_figures(rows: Sequence[Row]) -> list[Figure]:
@@ -112,7 +168,7 @@ def torchtitan_figures(rows: Sequence[Row]) -> list[Figure]:
             note="the upper end of the error bar, by which the search judges what is safe",
         ),
         figure(
-            "torchtitan_reserved_inside_error_bar_pct", inside_pct(rows), "%", note="between low and high"
+            "torchtitan_reserved_inside_error_bar_pct", within_pct(rows), "%", note="between low and high"
         ),
         figure("torchtitan_reserved_mean_error_pct", statistics.mean(map(abs, both)), "%"),
         *apart("torchtitan_reserved", fit, held),
@@ -128,7 +184,7 @@ def unstated_figures() -> list[Figure]:
     return [figure("torchtitan_unstated_max_error_pct", max(errors), "%", note=note)]
 
 
-def inside_pct(rows: Sequence[Row]) -> float:
+def within_pct(rows: Sequence[Row]) -> float:
     """Share of the measured figures that lie within the forecast's own error bar."""
     bars = [(row.measured_bytes, row.forecast.reserved) for row in rows if row.forecast is not None]
     return 100 * statistics.mean(size.low_bytes <= measured <= size.high_bytes for measured, size in bars)
@@ -166,14 +222,27 @@ def apart(name: str, fit: Sequence[float], held: Sequence[float]) -> list[Figure
 
 
 def fit_figures() -> list[Figure]:
-    """Configurations that ran and are said not to, or the other way round."""
+    """Configurations that ran and are said not to, or the other way round: by the expected need, at its upper end."""
     every = [*mpt_fits(), *litgpt_fits()]
     wrong = [each for each in every if each.ran != each.is_predicted_to]
     for each in wrong:
         said = "fits" if each.is_predicted_to else "runs out of memory"
         print(f"  WRONG: {each.name}: {said}, {each.forecast.device}")
     num_oom = sum(not each.ran for each in every)
-    return [figure("fit_wrong", len(wrong), "rows", 0, f"of {len(every)}, {num_oom} of them out of memory")]
+    note = f"of {len(every)}, {num_oom} of them out of memory"
+    risky = [each for each in every if each.ran and not each.is_safe]
+    unsafe = [each for each in every if not each.ran and each.is_safe]
+    return [
+        figure("fit_wrong", len(wrong), "rows", 0, f"{note}; by the expected need"),
+        figure(
+            "fit_wrong_at_upper_end",
+            len(risky) + len(unsafe),
+            "rows",
+            0,
+            f"{note}; {len(risky)} ran and are called risky, {len(unsafe)} did not and are called safe",
+        ),
+        figure("fit_called_safe_wrongly", len(unsafe), "rows", 0, f"of {num_oom} that ran out of memory"),
+    ]
 
 
 def copy_figures() -> list[Figure]:
@@ -188,10 +257,12 @@ def copy_figures() -> list[Figure]:
         )
         counted = block.kept_bytes - 4 * decoder.num_heads * decoder.num_tokens  # without log-sum-exp
         missing.append(published - counted / (2 * decoder.num_tokens * decoder.hidden))
-    note = f"published less counted, {len(missing)} models; in hidden tensors of a block"
+    note = (
+        f"published less counted from the saved tensors, {len(missing)} models; in hidden tensors of a block"
+    )
     return [
-        figure("block_copies_missing_mean", statistics.mean(missing), "", note=note),
-        figure("block_copies_missing_spread", max(missing) - min(missing), "", note=note),
+        figure("block_copies_missing_mean", statistics.mean(missing), "", 0, note),
+        figure("block_copies_missing_most", max(missing), "", 0, note),
     ]
 
 
@@ -286,9 +357,15 @@ def main() -> None:
         "vramcalc, one A6000, allocated": (list(vramcalc()), vramcalc_figures),
     }
     figures: list[Figure] = []
+    found = {"simumax_reserved": list(simumax_reserved()), "long_context": list(long_context())}
     for title, (rows, measure) in tables.items():
         show(title, rows)
         figures += measure(rows)
+        found[title.partition(",")[0].lower()] = rows
+    figures += ratio_figures(found["simumax"])
+    figures += error_bar_figures(found)
+    show("DeepSpeed ZeRO-3, long context, reserved", found["long_context"])
+    figures += long_context_figures(found["long_context"])
     figures += unstated_figures()
     print("\nFits")
     figures += fit_figures()

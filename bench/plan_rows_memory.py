@@ -10,6 +10,7 @@ from typing import NamedTuple
 import msgspec
 
 from hemostat.plan.families import LOSSES, SOFTWARE, Decoder, decoder_profile, lora_profile
+from hemostat.plan.families.software import Loss
 from hemostat.plan.layout import Layout
 from hemostat.plan.memory import Forecast, peak
 from hemostat.plan.workload import REGIMES, Workload
@@ -84,6 +85,14 @@ def simumax() -> Iterator[Row]:
         )
         measured = float(row["real_peak_alloc_GiB"]) * GIB
         yield Row(row["case"], config, measured, forecast, forecast.allocated.num_bytes)
+
+
+def simumax_reserved() -> Iterator[Row]:
+    """The same rows, reserved."""
+    published = {row["case"]: row for row in table("simumax_b200_measured_vs_predicted.csv")}
+    for row in simumax():
+        measured = float(published[row.name]["real_peak_reserved_GiB"]) * GIB
+        yield row._replace(measured_bytes=measured, predicted_bytes=row.forecast.reserved.num_bytes)
 
 
 SCHEDULE = {"": None, "1F1B": "1f1b", "Interleaved1F1B": "interleaved"}
@@ -214,13 +223,47 @@ def vramcalc() -> Iterator[Row]:
         yield Row(name, name, measured, forecast, forecast.allocated.num_bytes)
 
 
+def long_context() -> Iterator[Row]:
+    """Llama 3.1 8B up to 262,144 tokens, reserved: DeepSpeed's ZeRO-3 on 8 devices with the optimizer on the host.
+
+    Full recomputation, and a loss that makes no logits of all tokens at once (Liger).
+    """
+    loss = Loss(name="in pieces", kept_bytes=0, forward_passing_bytes=0, passing_bytes=0)
+    software = msgspec.structs.replace(SOFTWARE["transformers"], loss=loss)
+    regime = msgspec.structs.replace(REGIME["bf16"], zero_stage=3, optimizer_bytes=0, step_bytes=0)
+    for row in table("longcontext_zero3_h200_b200.csv"):
+        decoder = msgspec.structs.replace(SMALL["Llama-3.1-8B"], num_tokens=int(row["seq"]))
+        forecast = peak(
+            decoder_profile(decoder, software),
+            Layout(fsdp=int(row["n_gpus"]), recompute="full"),
+            Workload(micro_batch=int(row["mbs"]), regime=regime),
+        )
+        for name in ("h200", "b200"):
+            measured = float(row[f"{name}_peak_reserved_GiB"]) * GIB
+            config = f"{row['seq']} tokens, {name}"
+            yield Row(config, config, measured, forecast, forecast.reserved.num_bytes)
+
+
 class Fit(NamedTuple):
-    """A configuration that was published as running or as out of memory, and what the plan says of it."""
+    """A configuration that was published as running or as out of memory, and what the plan says of it.
+
+    Attributes:
+        name: of the configuration.
+        ran: as published.
+        is_predicted_to: by the expected need.
+        is_safe: by the upper end of its error bar.
+        forecast: of its memory.
+    """
 
     name: str
     ran: bool
     is_predicted_to: bool
+    is_safe: bool
     forecast: Forecast
+
+
+def _fit(name: str, ran: bool, forecast: Forecast, device_bytes: float) -> Fit:
+    return Fit(name, ran, forecast.fits(device_bytes), forecast.device.high_bytes <= device_bytes, forecast)
 
 
 # what the driver offers to a process, in bytes: the nominal size in GiB, less 1 % for itself (39.59 GiB of 40 and
@@ -256,10 +299,9 @@ def mpt_fits() -> Iterator[Fit]:
         regime = msgspec.structs.replace(REGIME["fsdp"], reduce_bytes=reduce_bytes)
         work = Workload(micro_batch=int(row["mbs"]), accumulation=int(row["n_microbatches"]), regime=regime)
         forecast = peak(decoder_profile(decoder, software), layout, work)
-        is_fit = forecast.fits(float(row["gpu_mem_gb"]) * GIB * USABLE)
         more = " ".join((row["precision"], row["fsdp_or_zero"], row["activation_ckpt"]))
         name = f"{row['model']} seq {tokens} mbs {row['mbs']} on {row['n_gpus']} x {row['gpu']} {more}"
-        yield Fit(name, True, is_fit, forecast)
+        yield _fit(name, True, forecast, float(row["gpu_mem_gb"]) * GIB * USABLE)
 
 
 def _plain(name: str, layers: int, hidden: int, heads: int, vocab: int, **more: object) -> Decoder:
@@ -313,4 +355,4 @@ def litgpt_fits() -> Iterator[Fit]:
             Workload(micro_batch=int(row["mbs"]), regime=regime),
         )
         name = f"{row['method']}: {row['size']} {row['model']} {quant} mbs {row['mbs']} {row['peak_mem_GB']}"
-        yield Fit(name, row["peak_mem_GB"] != "OOM", forecast.fits(40 * GIB * USABLE), forecast)
+        yield _fit(name, row["peak_mem_GB"] != "OOM", forecast, 40 * GIB * USABLE)

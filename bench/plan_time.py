@@ -10,18 +10,19 @@ from __future__ import annotations
 import argparse
 import statistics
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import msgspec
 
 import plan_rows_time as tables
-from hemostat.plan.calibrate import FITTED, calibrate
+from hemostat.plan.calibrate import calibrate
 from hemostat.plan.compute import Terms
 from hemostat.plan.duration import STEP_ERROR, Duration, duration
 from hemostat.plan.hardware import Cluster
 from hemostat.plan.layout import Layout
 from hemostat.plan.workload import REGIMES, Workload
+from plan_error_bars import inside_pct, quantile_alike
 from plan_fit import fit, fitted
 from plan_rows_more import layer_times, single_runs, zero_beside_megatron
 from plan_rows_time import Row
@@ -57,22 +58,6 @@ def as_torch(row: Row) -> Row:
     regime = msgspec.structs.replace(work.regime, engine="torch", overlaps=True)
     work = msgspec.structs.replace(work, regime=regime)
     return row._replace(measured=row.measured._replace(workload=work))
-
-
-def quantile_alike(groups: Sequence[Sequence[float]], share: float) -> float:
-    """The least value that so much of the groups is at most, each group counting alike."""
-    weighted = sorted((value, 1 / len(group) / len(groups)) for group in groups for value in group)
-    total = 0.0
-    for value, weight in weighted:
-        total += weight
-        if total >= share - 1e-9:
-            return value
-    return weighted[-1][0]
-
-
-def inside_pct(groups: Sequence[Sequence[float]], bar: float = STEP_ERROR) -> float:
-    """How much of the groups is inside the error bar, each group counting alike."""
-    return 100 * statistics.fmean(statistics.fmean(value <= bar for value in group) for group in groups)
 
 
 def spearman(first: list[float], second: list[float]) -> float:
@@ -125,7 +110,7 @@ def vtrain_figures() -> list[dict[str, Any]]:
     for name, bar in (("multinode", 12.0), ("singlenode", 15.0)):
         chosen, held = fitted()[f"vtrain_{name}"]
         rows, start = chosen + held, f"vtrain_{name}_"
-        refitted = calibrate([row.measured for row in chosen], DEFAULT, FITTED)
+        refitted = calibrate([row.measured for row in chosen])
         usual = constant_efficiency_pct(chosen, held)
         number = f"{len(held)} held-out rows"
         figures += [
@@ -224,7 +209,7 @@ def other_figures() -> list[dict[str, Any]]:
 def _with_coverage(name: str, found: list[float], note: str) -> list[dict[str, Any]]:
     return [
         figure(f"{name}_mape_pct", 100 * statistics.fmean(found), "%", note),
-        figure(f"{name}_inside_error_bar_pct", inside_pct([found]), "%", note),
+        figure(f"{name}_inside_error_bar_pct", inside_pct([found], STEP_ERROR), "%", note),
     ]
 
 
@@ -241,13 +226,16 @@ def error_bar_figures(
             "%",
             "90 % quantile of the fitted rows' errors, each table counting alike; rounded: STEP_ERROR",
         ),
-        figure("fitted_inside_error_bar_pct", inside_pct(chosen), "%", f"fitted rows {bar}"),
+        figure("fitted_inside_error_bar_pct", inside_pct(chosen, STEP_ERROR), "%", f"fitted rows {bar}"),
         figure(
-            "held_out_inside_error_bar_pct", inside_pct(held), "%", f"held-out rows of the same tables {bar}"
+            "held_out_inside_error_bar_pct",
+            inside_pct(held, STEP_ERROR),
+            "%",
+            f"held-out rows of the same tables {bar}",
         ),
         figure(
             "unseen_inside_error_bar_pct",
-            inside_pct(unseen),
+            inside_pct(unseen, STEP_ERROR),
             "%",
             f"tables on which nothing was chosen {bar}",
         ),

@@ -28,7 +28,7 @@ def results(tmp_path):
 
 def test_every_bar_is_there_with_its_source(bench, results):
     rows = {row["name"]: row for row in bench.collect(results)}
-    assert len(rows) == 11 and all(row["bar"] is not None for row in rows.values())
+    assert len(rows) == 16 and all(row["bar"] is not None for row in rows.values())
     memory = json.loads((results / "plan_memory.json").read_text())
     value = next(each["value"] for each in memory["figures"] if each["name"] == "fit_wrong")
     assert rows["fit_wrong"]["value"] == value and "bench/plan_memory.py" in rows["fit_wrong"]["note"]

@@ -7,21 +7,27 @@ from typing import Final
 from hemostat.config import Config
 
 GIB: Final = 2**30
-# reserved over allocated: lowest, median and highest of the rows that bench/plan_memory.py may fit on
-RESERVED_RATIO: Final = (1.028, 1.053, 1.093)
+# Reserved over allocated: the median of SimuMax's rows that bench/plan_memory.py may fit on.
+RESERVED_RATIO: Final = 1.053
+# Published over predicted reserved bytes: 5 % of the rows that may be fitted on are below, 5 % above; SimuMax's and
+# torchtitan's count alike. Source: `reserved_low_5_pct`, `reserved_high_95_pct` of bench/plan_memory.py.
+RESERVED_RANGE: Final = (0.956, 1.069)
 SEGMENT_BYTES: Final = 2 * 2**20  # large blocks come in multiples of it
-CONTEXT_BYTES: Final = 0.55 * GIB
-COMMUNICATOR_BYTES: Final = 1.45 * GIB
-OUTSIDE_ERROR: Final = 0.5  # part of what lies outside of the allocator that differs between machines
+# The least, the usual and the most that was measured (stas00/ml-engineering, training/performance: A100, torch 2.1,
+# lazy and eager loading of kernels).
+CONTEXT_BYTES: Final = (0.47 * GIB, 0.55 * GIB, 0.92 * GIB)
+COMMUNICATOR_BYTES: Final = (
+    1.45 * GIB
+)  # measured there once, for one group of two ranks; more groups take more
 
 
 class Size(Config, frozen=True, kw_only=True):
-    """A predicted number of bytes and how far the truth may lie from it.
+    """A predicted number of bytes, and between what nine of ten published figures were.
 
     Attributes:
         num_bytes: predicted.
-        low_bytes: the least that is expected.
-        high_bytes: the most.
+        low_bytes: the lower end of the error bar.
+        high_bytes: its upper end.
     """
 
     num_bytes: float
@@ -45,20 +51,17 @@ def reserved(allocated: Size, aside_bytes: float = 0.0) -> Size:
         allocated: at the peak.
         aside_bytes: freed by then, but in blocks of other streams, which it does not give to this one.
 
-    Source: SimuMax v1.2 `docs/b200`, allocated and reserved of 19 configurations; the ratios of those that are not
-        held out stand in `RESERVED_RATIO` (bench/plan_memory.py). `c10/cuda/CUDACachingAllocator.cpp` for the
-        multiple of 2 MiB.
+    Source: SimuMax v1.2 `docs/b200`, allocated and reserved of 19 configurations; the median ratio of those that are
+        not held out is `RESERVED_RATIO` (bench/plan_memory.py). `c10/cuda/CUDACachingAllocator.cpp` for the multiple
+        of 2 MiB.
 
     Examples:
         >>> reserved(Size(num_bytes=100e9, low_bytes=100e9, high_bytes=100e9)).num_bytes / 1e9 < 105.4
         True
     """
-    low, middle, high = RESERVED_RATIO
-    return Size(
-        num_bytes=_whole_segments(allocated.num_bytes * middle + aside_bytes),
-        low_bytes=_whole_segments(allocated.low_bytes * low + aside_bytes),
-        high_bytes=_whole_segments(allocated.high_bytes * high + aside_bytes),
-    )
+    num_bytes = allocated.num_bytes * RESERVED_RATIO + aside_bytes
+    low, high = (_whole_segments(num_bytes * end) for end in RESERVED_RANGE)
+    return Size(num_bytes=_whole_segments(num_bytes), low_bytes=low, high_bytes=high)
 
 
 def on_device(reserved_size: Size, num_ranks: int) -> Size:
@@ -76,11 +79,11 @@ def on_device(reserved_size: Size, num_ranks: int) -> Size:
         >>> on_device(nothing, 8).num_bytes / GIB
         2.0
     """
-    outside = CONTEXT_BYTES + (COMMUNICATOR_BYTES if num_ranks > 1 else 0)
+    low, usual, high = (size + (COMMUNICATOR_BYTES if num_ranks > 1 else 0) for size in CONTEXT_BYTES)
     return Size(
-        num_bytes=reserved_size.num_bytes + outside,
-        low_bytes=reserved_size.low_bytes + outside * (1 - OUTSIDE_ERROR),
-        high_bytes=reserved_size.high_bytes + outside * (1 + OUTSIDE_ERROR),
+        num_bytes=reserved_size.num_bytes + usual,
+        low_bytes=reserved_size.low_bytes + low,
+        high_bytes=reserved_size.high_bytes + high,
     )
 
 
