@@ -14,7 +14,7 @@ from hemostat.tune.pruner import Pruner
 from hemostat.tune.pruners.promotion import PromotionPruner
 from hemostat.tune.replay import ReplayWorkers
 from hemostat.tune.sampler import Sampler
-from hemostat.tune.samplers.gp import GpSampler
+from hemostat.tune.samplers.gp import Gp
 from hemostat.tune.settings import Given, Settings
 from hemostat.tune.space import Space
 from hemostat.tune.study import Study
@@ -57,7 +57,7 @@ class Method(NamedTuple):
 
 def default_method(stop: Callable[[Space, History], str | None] | None) -> Method:
     """What `hemostat tune` does when nothing is chosen."""
-    return Method(GpSampler(), PromotionPruner(), stop, is_control)
+    return Method(Gp(), PromotionPruner(), stop, is_control)
 
 
 def run_study(

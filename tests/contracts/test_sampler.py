@@ -136,6 +136,10 @@ class TestRandom(SamplerContract):
     name = "random"
 
 
+class TestGp(SamplerContract):
+    name = "gp"
+
+
 class TestKde(SamplerContract):
     name = "kde"
 

@@ -53,7 +53,7 @@ class GaussianProcess:
         spread = np.append(np.full(dims, _LENGTH_PRIOR[1]), _NOISE_PRIOR[1])
         self._logs = self._fitted(apart, centre, spread)
         self._factor(apart)
-        self._variance = float(self._values @ self._weights) / len(values)
+        self._variance = max(float(self._values @ self._weights) / len(values), 1e-12)
 
     def predict(self, points: Array) -> tuple[Array, Array]:
         """Mean and standard deviation at some points, noise left out."""
@@ -80,8 +80,10 @@ class GaussianProcess:
         """Squared distances, dimension by dimension."""
         import numpy as np
 
-        apart = (left[:, None, :] - right[None, :, :]) ** 2
-        return np.where(self._unordered, np.where(apart > 0, _UNORDERED, 0.0), apart)
+        apart: Array = (left[:, None, :] - right[None, :, :]) ** 2
+        if self._unordered.any():
+            apart[:, :, self._unordered] = np.where(apart[:, :, self._unordered] > 0, _UNORDERED, 0.0)
+        return apart
 
     def _factor(self, apart: Array) -> None:
         import numpy as np

@@ -7,13 +7,15 @@ from typing import Final
 
 from hemostat.errors import UnknownNameError
 from hemostat.tune.sampler import Sampler
+from hemostat.tune.samplers.gp import Gp
 from hemostat.tune.samplers.grid import Grid
 from hemostat.tune.samplers.kde import Kde
 from hemostat.tune.samplers.optuna import Optuna
 from hemostat.tune.samplers.random import Random
 
-DEFAULT: Final = "kde"
+DEFAULT: Final = "gp"
 SAMPLERS: Final[dict[str, Callable[[], Sampler]]] = {
+    "gp": Gp,
     "grid": Grid,
     "kde": Kde,
     "optuna": Optuna,

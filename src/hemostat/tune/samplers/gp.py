@@ -25,7 +25,7 @@ _NUM_BEST: Final = 3  # whose neighbourhood is looked at
 _STEPS: Final = (0.3, 0.1, 0.03)  # of the unit cube
 
 
-class GpSampler:
+class Gp:
     """Bayesian optimisation with a Gaussian process over the parameters and the position in the run.
 
     Values of all rungs are put in one order and replaced by the normal scores of their places, so that neither their
@@ -75,14 +75,14 @@ class GpSampler:
 
 def best_trials(history: History, count: int) -> list[Trial]:
     """Those that came furthest, the best first; failed ones left out."""
-    ranked: list[Trial] = []
+    ranked: dict[int, Trial] = {}
     for at in reversed(history.rungs):
         for score, trial in history.at_rung(at):
-            if score < math.inf and all(trial.number != other.number for other in ranked):
-                ranked.append(trial)
-        if len(ranked) >= count:
-            break
-    return ranked[:count]
+            if len(ranked) == count:
+                return list(ranked.values())
+            if score < math.inf:
+                ranked.setdefault(trial.number, trial)
+    return list(ranked.values())
 
 
 def expected_gains(space: Space, history: History, candidates: Sequence[Configuration]) -> Array | None:
@@ -136,12 +136,8 @@ def _seen(history: History) -> list[tuple[float, Trial, int]]:
     rungs = set(history.rungs)
     seen = []
     for trial in history.trials:
-        passed = [point.at for point in trial.points if point.at in rungs]
-        if not passed:
-            score = history.score(trial, history.rungs[0])
-            if score is not None:
-                seen.append((score, trial, history.rungs[0]))
-        for at in sorted({passed[0], passed[-1]} if passed else ()):
+        passed = [point.at for point in trial.points if point.at in rungs] or [history.rungs[0]]
+        for at in sorted({passed[0], passed[-1]}):
             score = history.score(trial, at)
             if score is not None:
                 seen.append((score, trial, at))
