@@ -65,7 +65,7 @@ class TuneSettings(Config, frozen=True, kw_only=True):
         can_pause: a script leaves and goes on when `hemostat.track.control()` asks for it; None looks into it.
     """
 
-    sampler: str = "kde"
+    sampler: str = "gp"
     pruner: str = "promotion"
     seed: int = 0
     name: str | None = None
