@@ -109,10 +109,13 @@ def test_what_fits_is_asked_at_the_tokens_that_are_planned():
         assert sample.choice.step.num_tokens <= 64 * tokens < 2 * sample.choice.step.num_tokens
 
 
-def test_the_front_has_more_machines_than_the_plan(story_profile):
-    plan = Plan.make(story_profile, "8xA100-40GB", LENGTH)
-    assert plan.front == () and len(plan.with_front().front) > 2
-    assert Plan.make(story_profile, "8xA100-40GB", {}).with_front().front == ()
+def test_the_front_is_a_setting_and_a_note(story_profile):
+    plain = Plan.make(story_profile, "8xA100-40GB", LENGTH)
+    plan = Plan.make(story_profile, "8xA100-40GB", {**LENGTH, "front": True})
+    assert plain.front == () and plan == plain.with_front() and len(plan.front) > 2
+    assert plan.notes[-1].count("$") == len(plan.front) and str(plan.front[0].cluster) in plan.notes[-1]
+    with pytest.raises(FieldError, match="needs a length and a price"):
+        Plan.make(story_profile, "8xA100-40GB", {"front": True})
 
 
 def test_a_config_of_an_unknown_family_lists_the_known_ones():
@@ -129,24 +132,3 @@ def test_a_measured_step_moves_the_forecast_to_it(story_profile):
     )
     assert slower.wanted.step.step_s == pytest.approx(twice_s, rel=0.02)
     assert slower.wanted.memory == plain.wanted.memory
-
-
-@pytest.mark.parametrize(
-    ("step", "said"),
-    [
-        (
-            {"device": "NVIDIA A100-SXM4-80GB", "run": "old"},
-            "80GB'?: run old is no measurement of the A100-40GB",
-        ),
-        ({"device": "NVIDIA GeForce 8800"}, "plan.measured.device="),
-        ({"precision": "fp32"}, "precision='fp32': is no measurement of bf16"),
-        ({"step_s": 100.0}, "measured='1m40s': is off by a factor of"),
-        ({"step_s": 0.0}, "is no time"),
-        ({"micro_batch": 8, "sept_s": 1.0}, "sept_s"),
-    ],
-)
-def test_a_step_of_something_else_calibrates_nothing(story_profile, step, said):
-    good = {"step_s": 0.3, "micro_batch": 8, "device": "NVIDIA A100-SXM4-40GB", "precision": "bf16"}
-    assert Plan.make(story_profile, "8xA100-40GB", {"measured": [good]}).goal.terms is not None
-    with pytest.raises((FieldError, UnknownNameError), match=said):
-        Plan.make(story_profile, "8xA100-40GB", {"measured": [{**good, **step}]})

@@ -75,6 +75,8 @@ def run_cost(step: Duration, cluster: Cluster, price: Price, *, num_tokens: floa
 def machines_of(cluster: Cluster, price: Price) -> int:
     """How many machines of a price a cluster is; one that does not say how many devices it has counts as a node.
 
+    Source: instances.csv, whose price lists sell whole machines.
+
     Examples:
         >>> machines_of(Cluster.read("16xA100-40GB"), price_usd_per_hour("p4d.24xlarge"))
         2

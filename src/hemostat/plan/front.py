@@ -16,6 +16,7 @@ from hemostat.plan.layout import Layout
 from hemostat.plan.prices import Price
 from hemostat.plan.profile import Profile
 from hemostat.plan.search import Choice, Goal, search
+from hemostat.units import format_seconds, format_usd
 
 _SIZES: Final = (0.25, 0.5, 1.0, 2.0, 4.0)  # of the cluster that is planned, by its rate of large products
 _MOST_SEEDS: Final = 3
@@ -41,6 +42,10 @@ class Offer(Config, frozen=True, kw_only=True):
     def usd(self) -> float:
         """Of the whole run, US dollars."""
         return self.choice.cost.usd if self.choice.cost else math.inf
+
+    def sentence(self) -> str:
+        """The machines, the layout, and what the run takes on them."""
+        return f"{self.cluster} ({self.choice.layout}): {format_seconds(self.days * DAY_S)}, {format_usd(self.usd)}"
 
 
 def front(profile: Profile, cluster: Cluster, goal: Goal, choices: tuple[Choice, ...]) -> tuple[Offer, ...]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import math
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -11,49 +10,22 @@ import msgspec
 
 from hemostat.config import Config, decode
 from hemostat.errors import FieldError
-from hemostat.plan.calibrate import Measured, calibrate, error
-from hemostat.plan.candidates import regime_of
 from hemostat.plan.changes import Change, changes
-from hemostat.plan.compute import Terms
 from hemostat.plan.cost import better_machine, cluster_price
 from hemostat.plan.families import decoder_from_numbers, decoder_of, decoder_profile, read_config
 from hemostat.plan.front import Offer, front
 from hemostat.plan.hardware import Cluster
-from hemostat.plan.hardware import device as find_device
 from hemostat.plan.largest import Largest, largest_batch, largest_model, largest_sample
 from hemostat.plan.layout import Layout
+from hemostat.plan.measured_steps import MeasuredStep, terms_of
 from hemostat.plan.prices import Price
 from hemostat.plan.profile import Profile
 from hemostat.plan.search import Choice, Found, Goal, choice_of, search
-from hemostat.plan.workload import Workload
-from hemostat.units import format_seconds, format_usd
+from hemostat.units import format_usd
 
 # Where nobody said a batch: 0.5 to 4 million tokens are usual for language models, and a power of two divides well.
 TOKENS_PER_STEP: Final = 1 << 20
 SAMPLES_PER_DEVICE: Final = 32
-UNEXPLAINED: Final = 0.25  # of log(forecast / measured): twice the error bar of a step
-
-
-class MeasuredStep(Config, frozen=True, kw_only=True):
-    """A step of this model on one device of the cluster's kind; `[[plan.measured]]`, or `--calibrate RUN`.
-
-    Attributes:
-        step_s: median seconds of an optimizer step, without the first ones.
-        micro_batch: samples of a pass.
-        accumulation: passes of a step.
-        device: as the driver names it; empty: that of the cluster.
-        precision: of the products; empty: that of the plan.
-        task: that was trained, "file.py:Class"; empty: nobody said.
-        run: where it was measured.
-    """
-
-    step_s: float
-    micro_batch: int
-    accumulation: int = 1
-    device: str = ""
-    precision: str = ""
-    task: str = ""
-    run: str = ""
 
 
 class PlanSettings(Config, frozen=True, kw_only=True):
@@ -73,6 +45,7 @@ class PlanSettings(Config, frozen=True, kw_only=True):
         max_usd: of the whole run; what costs more is left out.
         max_days: of the whole run.
         critical_batch: measured by a run; beyond it a larger batch, and more devices with it, buy little.
+        front: compare dollars and days with those of other clusters, as a note and in `Plan.front`.
         measured: steps that were taken; the terms of time that these tell apart are refitted to them.
     """
 
@@ -89,6 +62,7 @@ class PlanSettings(Config, frozen=True, kw_only=True):
     max_usd: float | None = None
     max_days: float | None = None
     critical_batch: float | None = None
+    front: bool = False
     measured: tuple[MeasuredStep, ...] = ()
 
 
@@ -147,12 +121,12 @@ class Plan(Config, frozen=True, kw_only=True):
             optimizer=settings.optimizer,
             precision=settings.precision,
             price=price,
-            terms=_terms(profile, cluster, settings),
+            terms=terms_of(settings.measured, profile, cluster, (settings.optimizer, settings.precision)),
         )
         found = _within(search(profile, cluster, goal), settings)
         wanted = None if settings.layout is None else _wanted(profile, cluster, goal, settings)
         is_short = wanted is not None and not wanted.is_safe(cluster.device.memory_bytes)
-        return cls(
+        made = cls(
             profile=profile,
             cluster=cluster,
             goal=goal,
@@ -164,6 +138,7 @@ class Plan(Config, frozen=True, kw_only=True):
             doubled=_doubled(profile, cluster, goal, settings) if found.choices else None,
             notes=(*_batch_note(goal, settings), *notes),
         )
+        return made.with_front() if settings.front else made
 
     @property
     def best(self) -> Choice | None:
@@ -171,9 +146,19 @@ class Plan(Config, frozen=True, kw_only=True):
         return self.found.choices[0] if self.found.choices else None
 
     def with_front(self) -> Plan:
-        """The same plan, with the clusters that no other beats in both days and dollars; none without a length."""
+        """The same plan, with the clusters that no other beats in both days and dollars, the fastest first.
+
+        Raises:
+            FieldError: the length or the price of the run is not known.
+        """
+        if self.goal.num_tokens is None or self.goal.price is None:
+            raise FieldError(
+                "plan.front", True, "needs a length and a price", "Give --tokens, and plan.usd_per_hour."
+            )
         found = front(self.profile, self.cluster, self.goal, self.found.choices)
-        return msgspec.structs.replace(self, front=found)
+        said = "; ".join(offer.sentence() for offer in found)
+        notes = (*self.notes, f"time against dollars, nothing beats both: {said}") if found else self.notes
+        return msgspec.structs.replace(self, front=found, notes=notes)
 
     def with_largest(self, sizes: Mapping[str, Any] | None) -> Plan:
         """The same plan, with how large a batch fits, and how large a sample and a model.
@@ -236,52 +221,6 @@ def _price(cluster: Cluster, settings: PlanSettings) -> tuple[Price | None, list
         return price, []
     said = (better_machine(price.instance, spot=settings.spot), price.warning(datetime.date.today()))
     return price, [sentence for sentence in said if sentence]
-
-
-def _terms(profile: Profile, cluster: Cluster, settings: PlanSettings) -> Terms | None:
-    """Refitted to steps on one device, where some were measured.
-
-    Raises:
-        FieldError: they were measured on another device or in another precision, or no term explains them.
-    """
-    if not settings.measured:
-        return None
-    one = msgspec.structs.replace(cluster, num_devices=1, per_node=1)
-    rows = []
-    for step in settings.measured:
-        _check_measured(step, cluster, settings)
-        regime = regime_of(Layout(dp=1), settings.optimizer, settings.precision, step.accumulation)
-        work = Workload(micro_batch=step.micro_batch, accumulation=step.accumulation, regime=regime)
-        rows.append(Measured(profile, Layout(dp=1), work, one, step.step_s))
-    terms = calibrate(rows)
-    off = error(rows, terms)
-    if off > UNEXPLAINED:
-        steps = ", ".join(format_seconds(row.step_s) for row in rows)
-        raise FieldError(
-            "plan.measured",
-            steps,
-            f"is off by a factor of {math.exp(off):.1f} whatever the terms of the time are",
-            "Look for what else took time, such as data loading, or for another model or sample size.",
-        )
-    return terms
-
-
-def _check_measured(step: MeasuredStep, cluster: Cluster, settings: PlanSettings) -> None:
-    where = f"run {step.run} " if step.run else ""
-    if step.device and find_device(step.device, "plan.measured.device") != cluster.device:
-        raise FieldError(
-            "plan.measured.device",
-            step.device,
-            f"{where}is no measurement of the {cluster.device.name} that is planned",
-            f"Calibrate with a run on one {cluster.device.name}.",
-        )
-    if step.precision and step.precision != settings.precision:
-        raise FieldError(
-            "plan.measured.precision",
-            step.precision,
-            f"{where}is no measurement of {settings.precision}, which is planned",
-            f"Plan with --set plan.precision={step.precision}, or calibrate with another run.",
-        )
 
 
 def _length(profile: Profile, settings: PlanSettings) -> float | None:
