@@ -133,8 +133,8 @@ def test_a_task_is_tuned_and_promoted_from_its_checkpoint(here):
     done = tune(*words, *(word for each in settings for word in ("--set", each)))
     assert done.returncode == 0, done.stderr
     state = state_of(here)
-    assert [trial.config["lr"] for trial in state.history.trials if trial.outcome == "finished"] == [0.1]
-    winner = next(trial for trial in state.history.trials if trial.outcome == "finished")
+    winner = next(trial for trial in state.history.trials if trial.config["lr"] == 0.1)
+    assert winner.outcome == "finished"
     output = (here / ".hemostat" / "runs" / f"s-t{winner.number:03d}" / "output.log").read_text()
     assert "goes on at step" in output
     assert [point.at for point in winner.points] == sorted({point.at for point in winner.points})
@@ -181,7 +181,7 @@ def test_the_cap_is_hard_and_leaves_nobody_behind(script):
     done = tune(*of_script("prints.py", "--max-hours", "4s", "--set", "tune.length=1000000"))
     assert time.monotonic() - begun_s < 20
     assert done.returncode == 5, done.stderr
-    assert state_of(script).clock_s <= 4.2, "a cap of 4 s, and 0.2 s to hear of the end"
+    assert state_of(script).clock_s <= 4.0
     for record in (script / ".hemostat" / "runs").glob("s-t*"):
         assert (record / "exit.0.json").exists()
 
