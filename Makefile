@@ -3,7 +3,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo test test-slow check lint types layers setup clean bench-recipe bench-step bench-guards bench-record bench-launch bench-data bench-data_costs bench-start bench-input-bound bench-input_bound bench-layouts bench-gpu_memory bench-plan_memory bench-plan_compare bench-tune bench-tune-real chaos soak docs
+.PHONY: demo test test-slow check lint types layers setup clean bench-recipe bench-step bench-guards bench-record bench-launch bench-data bench-data_costs bench-start bench-input-bound bench-input_bound bench-layouts bench-gpu_memory bench-plan_memory bench-plan_compare bench-tune bench-tune-real bench-tune_real chaos soak docs
 
 setup: $(VENV)/.ready
 
@@ -83,7 +83,9 @@ bench-tune: setup
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[tune]'
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python bench/tune.py
 
-bench-tune-real: setup
+bench-tune-real: bench-tune_real
+
+bench-tune_real: setup
 	$(BIN)/python bench/tune_real.py
 
 bench-record: setup
