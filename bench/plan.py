@@ -34,6 +34,7 @@ NAMES = {
         "calibrated_ranking_spearman",
     ),
     "plan_trace": ("traced_max_error_pct",),
+    "plan_tables": (),  # which tables are compared at all
 }
 
 

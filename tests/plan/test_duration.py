@@ -75,6 +75,14 @@ def test_the_step_is_the_sum_of_its_terms():
     assert min(step.terms.values()) > 0
 
 
+def test_a_pass_takes_about_the_longer_one_of_device_and_host():
+    device_s = predict(Layout(), 1).compute_s
+    num_starts = 4 * 8 * 2 * 3  # micro-batches, blocks, products; forward once and backward twice
+    for share, more in ((0.1, 1.0), (1.0, 2**0.25), (10.0, 10.0)):  # of the host's time and the device's
+        terms = msgspec.structs.replace(TERMS, launch_s=share * device_s / num_starts)
+        assert predict(Layout(), 1, terms).compute_s == pytest.approx(more * device_s, rel=0.01)
+
+
 def test_full_recomputation_is_another_forward_pass():
     plain, again = (predict(Layout(recompute=name), 1) for name in ("none", "full"))
     assert again.recompute_s == pytest.approx(plain.compute_s / 3, rel=0.02)

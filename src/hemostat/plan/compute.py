@@ -18,8 +18,8 @@ _TILES: Final = ((256, 128), (128, 128), (128, 64), (64, 64))
 # Source: bench/plan_time.py --fit: on the rows that are not held out 10 and 20 do not differ, 5 and 40 are worse.
 _TILE_HALF: Final = 20.0
 # A product with few tiles is cut along the inner size into pieces of at least this.
-# Source: NVIDIA CUTLASS, media/docs/efficient_gemm.md, "parallelized reductions" (split-K). Measured by
-# bench/plan_time.py --fit: 128 to 2048 do not differ on the rows that are not held out, no pieces are worse.
+# Source: NVIDIA CUTLASS, media/docs/efficient_gemm.md, "parallelized reductions" (split-K). The size is a guess that
+# no published step tells: bench/plan_time.py --fit finds no difference from 128 to 2048, nor without pieces.
 _SPLIT_INNER: Final = 512
 # The backward pass of what is no product reads the gradient and the kept input and writes a gradient: 3 for 2.
 # Source: Ivanov et al. 2021 (arXiv 2007.00072), table of the operators' inputs and outputs.
@@ -46,13 +46,13 @@ class Terms(Config, frozen=True, kw_only=True):
         depend on them, so they stay at what was measured.
     """
 
-    matmul: float = 0.937
-    attention: float = 0.318
-    memory: float = 0.697
-    launch_s: float = 143e-6
+    matmul: float = 0.94
+    attention: float = 0.311
+    memory: float = 0.72
+    launch_s: float = 139e-6
     link: float = 1.0
     network: float = 1.0
-    overlap: float = 0.258
+    overlap: float = 0.224
 
     @property
     def shares(self) -> tuple[float, float]:
