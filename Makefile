@@ -18,7 +18,7 @@ demo: setup
 	$(BIN)/hemostat train examples/bytegpt.py:ByteGPT --nproc 2
 
 test: setup
-	$(BIN)/python -m pytest -m 'not slow'
+	$(BIN)/python -m pytest -m 'not slow' -n auto --dist worksteal
 
 test-slow: setup
 	$(BIN)/python -m pytest -m slow
