@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
@@ -226,7 +227,8 @@ def _either(device_s: float, host_s: float) -> float:
     longer_s = max(device_s, host_s)
     if longer_s == 0.0:
         return 0.0
-    return longer_s * (1.0 + (min(device_s, host_s) / longer_s) ** _SOFTNESS) ** (1.0 / _SOFTNESS)
+    share = min(device_s, host_s) / longer_s
+    return longer_s * math.pow(1.0 + math.pow(share, _SOFTNESS), 1.0 / _SOFTNESS)
 
 
 def _sums_s(part: Part, layout: Layout, cut: Cut, cluster: Cluster, terms: Terms) -> float:
