@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import Any, Final, NamedTuple
 
+from hemostat.cli.audit import FILE, calibration_sentence
 from hemostat.cli.planning import of_task, profile_of_model
 from hemostat.config import decode, merge
-from hemostat.errors import FieldError
+from hemostat.errors import FieldError, UnknownNameError
 from hemostat.plan import Layout, Plan
+
+_MOST_OTHERS: Final = 3  # layouts that an audit may name beside the one that ran
 
 
 def read_layout(text: str) -> dict[str, Any]:
@@ -16,8 +21,17 @@ def read_layout(text: str) -> dict[str, Any]:
 
     Raises:
         FieldError: not `axis=number,axis=number`.
+        UnknownNameError: an axis that there is not, such as cp.
+
+    Examples:
+        >>> read_layout("fsdp=2,tp=2")
+        {'fsdp': 2, 'tp': 2}
     """
-    return Layout.values(text)
+    axes = Layout.values(text)
+    for name in axes:
+        if name not in Layout.__struct_fields__:
+            raise UnknownNameError("layout", name, Layout.__struct_fields__)
+    return axes
 
 
 class AutoLayout(NamedTuple):
@@ -60,17 +74,40 @@ def auto_layout(task: str, nproc: int | None, values: Mapping[str, Any]) -> Auto
             f"Ask hemostat plan {task} --cluster {cluster} --why.",
         )
     axes = best.layout.changed
-    said = ",".join(f"{name}={_text(value)}" for name, value in axes.items())
-    forecast = {
+    said = _said(best.layout)
+    sentence = f"layout auto: {said} on {cluster}, {best.memory.device}; see hemostat plan {task} --cluster {cluster}"
+    record = calibration_sentence(Path(".hemostat") / FILE, plan.cluster.device.name, plan.profile.num_params)
+    sentence += f"; {record}" if record else ""
+    return AutoLayout(axes, best.workload.micro_batch, _forecast(plan, cluster), sentence)
+
+
+def _forecast(plan: Plan, cluster: str) -> dict[str, Any]:
+    """What an audit needs: figures, error bars, on what devices, and what else was possible."""
+    best, length = plan.best, plan.goal.num_tokens
+    if best is None:
+        return {}
+    steps = math.ceil(length / best.step.num_tokens) if length else None
+    reserved = best.memory.reserved
+    return {
         "cluster": cluster,
-        "layout": said,
+        "device": plan.cluster.device.name,
+        "num_devices": plan.cluster.num_devices,
+        "num_params": plan.profile.num_params,
+        "layout": _said(best.layout),
         "step_s": best.step.step_s,
         "error": best.step.error,
-        "device_bytes": best.memory.device.num_bytes,
+        "run_s": steps * best.step.step_s if steps else None,
         "usd": best.cost.usd if best.cost else None,
+        "reserved_bytes": [reserved.low_bytes, reserved.num_bytes, reserved.high_bytes],
+        "others": [
+            {"layout": _said(each.layout), "step_s": each.step.step_s}
+            for each in plan.found.choices[1 : 1 + _MOST_OTHERS]
+        ],
     }
-    sentence = f"layout auto: {said} on {cluster}, {best.memory.device}; see hemostat plan {task} --cluster {cluster}"
-    return AutoLayout(axes, best.workload.micro_batch, forecast, sentence)
+
+
+def _said(layout: Layout) -> str:
+    return ",".join(f"{name}={_text(value)}" for name, value in layout.changed.items())
 
 
 def _text(value: Any) -> str:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from hemostat.errors import MissingExtraError, RecordError
+from hemostat.errors import FieldError, MissingExtraError, RecordError
 from hemostat.track import RunRecord
 
+_FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 _DRAWING: Final = threading.Lock()  # a launching process draws for its messages and at the end
 
 
@@ -42,14 +44,18 @@ def picture(path: Path, purpose: str, size_inches: tuple[float, float]) -> Itera
     """A figure that is written to a file once it is drawn; nobody ever sees half of it.
 
     Args:
-        path: of the PNG.
+        path: of the PNG; its folder is made where it is not there.
         purpose: what an error says that matplotlib is for.
         size_inches: width and height.
 
     Raises:
+        FieldError: the path is that of a folder, or of another kind of file.
         MissingExtraError: matplotlib is not installed.
         RecordError: the disk refused the picture.
     """
+    if path.is_dir() or path.suffix.lower() != ".png":
+        rule = "is a folder" if path.is_dir() else "is no PNG file, which is what is drawn"
+        raise FieldError("plot", str(path), rule, "Write it like --plot plan.png.")
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
@@ -62,10 +68,12 @@ def picture(path: Path, purpose: str, size_inches: tuple[float, float]) -> Itera
         yield figure
         beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")  # nobody sends half a picture
         try:
+            path.parent.mkdir(parents=True, exist_ok=True)
             figure.savefig(beside, dpi=110, format="png")
             beside.replace(path)
         except OSError as error:
-            raise RecordError(f"cannot draw {path}: {error.strerror or error}. Free some space.") from None
+            fix = "Free some space." if error.errno in _FULL else "Choose another file."
+            raise RecordError(f"cannot draw {path}: {error.strerror or error}. {fix}") from None
         finally:
             with contextlib.suppress(OSError):
                 beside.unlink(missing_ok=True)

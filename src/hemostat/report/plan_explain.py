@@ -5,26 +5,38 @@ from __future__ import annotations
 import textwrap
 from typing import TYPE_CHECKING, Final
 
-from hemostat.report.plan_page import peak_sentence
+from hemostat.report.plan_command import layout_text
+from hemostat.report.plan_row import peak_sentence
+from hemostat.report.plan_way_out import ways_out
 from hemostat.units import format_bytes, format_seconds
 
 if TYPE_CHECKING:
     from hemostat.plan import Choice, Plan
 
 WIDTH: Final = 100
-_STATES: Final = ("weights", "gradients", "optimizer state", "gradient buckets", "copies of weights")
+# how names of tensors begin that grow with the micro-batch; all others are there for any
+_GROWING: Final = (
+    "activations",
+    "gathered activations",
+    "gradients that wait",
+    "logits",
+    "pipeline buffers",
+    "temporaries of the block",
+    "temporaries of the loss",
+)
 _HIGH_BUBBLE: Final = 0.2
+_HIDDEN: Final = 0.005  # of a step: traffic that is not worth a word
 
 
 def explain_lines(plan: Plan) -> list[str]:
-    """Paragraphs, wrapped; empty where nothing fits.
+    """Paragraphs, wrapped; where nothing fits, what would.
 
     Args:
         plan: as it was made.
     """
     best = plan.best
     if best is None:
-        return ["Nothing fits on this cluster, so there is nothing to explain. Ask --fit what would."]
+        return ["Nothing fits on this cluster, so there is nothing to explain. What would:", *ways_out(plan)]
     paragraphs = [_memory(plan, best), _peak(best), _copies(plan), _tensor(plan, best), _pipeline(plan, best)]
     lines: list[str] = []
     for paragraph in paragraphs:
@@ -35,16 +47,20 @@ def explain_lines(plan: Plan) -> list[str]:
 
 def _memory(plan: Plan, best: Choice) -> str:
     params = plan.profile.num_params
-    sizes = {item.name: item.num_bytes for item in best.memory.peak.items}
-    state = sum(size for name, size in sizes.items() if name in _STATES)
+    items = best.memory.peak.items
+    growing = sum(item.num_bytes for item in items if item.name.startswith(_GROWING))
+    fixed = [item for item in items if not item.name.startswith(_GROWING)]
     regime = best.workload.regime
     per_param = regime.weight_bytes + regime.grad_bytes + regime.optimizer_bytes
+    held = ", ".join(f"{item.name} {format_bytes(item.num_bytes)}" for item in fixed)
     return (
         f"What a device holds. Training keeps more than the weights: with {plan.goal.optimizer} each of the "
         f"{params:,} parameters takes {per_param:g} bytes ({regime.weight_bytes:g} for itself, {regime.grad_bytes:g} "
         f"for its gradient, {regime.optimizer_bytes:g} for the optimizer), {format_bytes(per_param * params)} for one "
-        f"whole copy. Under {best.layout} a device holds {format_bytes(state)} of that at the peak; the rest of its "
-        f"{format_bytes(best.memory.allocated.num_bytes)} are activations, which grow with the micro-batch."
+        f"whole copy. Under {layout_text(best.layout)} a device holds {format_bytes(sum(i.num_bytes for i in fixed))} "
+        f"at the peak for any number of samples ({held}). The rest of its "
+        f"{format_bytes(best.memory.allocated.num_bytes)}, {format_bytes(growing)}, are activations and temporaries, "
+        "which grow with the micro-batch."
     )
 
 
@@ -65,8 +81,8 @@ def _copies(plan: Plan) -> str:
     """Why memory does not fall with the number of devices."""
     axes = {str(choice.layout): choice for choice in plan.found.choices}
     copies = next((each for each in axes.values() if each.layout.is_dp), None)
-    shards = next((each for name, each in axes.items() if name.startswith("fsdp=") and "," not in name), None)
     number = plan.cluster.num_devices
+    shards = next((each for each in axes.values() if each.layout.fsdp == number), None)
     if number == 1:
         return ""
     text = (
@@ -78,10 +94,15 @@ def _copies(plan: Plan) -> str:
         if rejected is not None:
             text += f" Here it would need {format_bytes(rejected.memory.device.num_bytes)} a device."
     if shards is not None:
+        exposed = shards.step.gradient_s / shards.step.step_s
+        traffic = (
+            f"{format_seconds(shards.step.gradient_s)} of each step ({exposed:.0%}) for traffic that nothing hides"
+            if exposed > _HIDDEN
+            else "and computing hides the traffic for it"
+        )
         text += (
-            f" fsdp={number} gives each device a share and gathers a block's weights when it is computed: "
-            f"{format_bytes(shards.memory.device.num_bytes)} at micro-batch {shards.workload.micro_batch}, "
-            f"{format_seconds(shards.step.gradient_s)} of each step for traffic that nothing hides."
+            f" {shards.layout} gives each device a share and gathers a block's weights when it is computed: "
+            f"{format_bytes(shards.memory.device.num_bytes)} at micro-batch {shards.workload.micro_batch}, {traffic}."
         )
     return text
 
@@ -111,9 +132,12 @@ def _pipeline(plan: Plan, best: Choice) -> str:
         return ""
     bubble = staged.layout.bubble(staged.workload.accumulation)
     idle = bubble / (1 + bubble)
+    several = staged.layout.stages_per_rank
+    turns = f", {several} for each of {staged.layout.pp} groups of devices" if several > 1 else ""
     advice = " Give it more micro-batches." if bubble > _HIGH_BUBBLE else ""
     return (
-        f"What a pipeline costs. {staged.layout} cuts the model into {staged.layout.num_stages} stages; a stage waits "
-        f"until the first samples reach it, {idle:.0%} of a step with {staged.workload.accumulation} micro-batches."
+        f"What a pipeline costs. {layout_text(staged.layout)} cuts the model into {staged.layout.num_stages} stages"
+        f"{turns}; a stage waits until the first samples reach it, {idle:.0%} of a step with "
+        f"{staged.workload.accumulation} micro-batches."
         f"{advice} It sends little, so it is the axis for slow networks."
     )

@@ -83,7 +83,7 @@ def profile_of(
 
 def _closed_form(model: nn.Module, batch: Any, error: TaskError) -> Profile | None:
     """The profile of a family that the model's config names; None where there is none, or it is another model."""
-    config = getattr(model, "config", None)
+    config: Any = getattr(model, "config", None)
     tokens = next((tensor.shape[1] for tensor in tensors(batch) if tensor.dim() > 1), None)
     if tokens is None or not hasattr(config, "to_dict"):
         return None
@@ -95,9 +95,7 @@ def _closed_form(model: nn.Module, batch: Any, error: TaskError) -> Profile | No
     if abs(found.num_params - own) > _SAME_PARAMS * own:
         return None
     reason = str(error).partition(". ")[0]
-    return msgspec.structs.replace(
-        found, source=f"not traced, but the closed form of its config: {reason}", notes=found.notes
-    )
+    return msgspec.structs.replace(found, source=f"not traced, but the closed form of its config: {reason}")
 
 
 def _pass(
