@@ -14,6 +14,7 @@ import argparse
 import math
 import statistics
 import time
+from collections import Counter
 from collections.abc import Iterator
 from functools import cache
 from multiprocessing import get_context
@@ -33,6 +34,7 @@ from tune_replay import Method, default_method, run_study
 from tune_spend import NUM_STUDIES, overspends
 
 NUM_SEEDS = 10
+NUM_CHEAP_SEEDS = 20  # of grids and random search: they take no time, and luck decides most about them
 MIN_SIZES = 3  # smaller settings that a scaling law needs
 WITH_CURVES = ("lcbench", "taskset", "algoperf")
 CHEAP = ("grid", "random_grid", "random", "one_epoch")
@@ -72,8 +74,8 @@ def law_start(index: int) -> list[Configuration]:
     ]
     if scale is None:
         raise ValueError("a setting of Step-Law has its size")
-    start = start_from(runs, *scale)
-    return start.configs(pool("steplaw", index).space, 5, names=("learning_rate", "batch_size"))
+    start = start_from(runs, *scale, names=("learning_rate", "batch_size"))
+    return start.configs(pool("steplaw", index).space, 5)
 
 
 def work(job: Job) -> Run:
@@ -102,10 +104,14 @@ def work(job: Job) -> Run:
 
 
 def jobs() -> Iterator[Job]:
-    """Seed by seed; the slow peers come in after the second seed of the default method, and then with each fourth."""
+    """What is cheap first, then seed by seed; the slow peers come in after the second seed of the default method, and then with each fourth."""
+    for method in CHEAP:
+        for family in FAMILIES if method not in PRUNING else WITH_CURVES:
+            for index in range(len(problems(family))):
+                yield from (Job(method, family, index, seed) for seed in range(NUM_CHEAP_SEEDS))
     for seed in range(NUM_SEEDS):
         slow_seed, is_due = divmod(seed - 1, 4)
-        for method in ["hemostat", "law", *CHEAP, *(SLOW if is_due == 0 else ())]:
+        for method in ["hemostat", "law", *(SLOW if is_due == 0 else ())]:
             for family in FAMILIES:
                 if (method == "law" and family != "steplaw") or (
                     method in PRUNING and family not in WITH_CURVES
@@ -128,7 +134,7 @@ def main() -> None:
     runs: list[Run] = []
     with get_context("fork").Pool(chosen.processes) as processes:
         num_over = sum(processes.imap_unordered(overspends, range(NUM_STUDIES), chunksize=20))
-        for run in processes.imap_unordered(work, jobs()):
+        for run in processes.imap_unordered(work, jobs(), chunksize=1):
             runs.append(run)
             if time.monotonic() > ends_s:
                 print(f"{chosen.minutes:g} minutes have passed: further seeds are left out")

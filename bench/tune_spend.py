@@ -40,7 +40,7 @@ def overspends(seed: int) -> bool:
     """
     rng = random.Random(seed)
     save_s = rng.uniform(0.0, 30.0)
-    cap_s = 80.0 * LENGTH * rng.uniform(3.0, 12.0)
+    cap_s = 80.0 * LENGTH * rng.uniform(3.0, 6.0)
     usd = cap_s / 3600 * PRICE_USD
     caps = {"max_s": cap_s} if seed % 2 else {"max_usd": usd, "usd_per_device_hour": PRICE_USD}
     budget = Budget(s_per_unit=80.0, save_s=save_s, speed=("width",), **caps)
