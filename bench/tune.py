@@ -104,7 +104,7 @@ def work(job: Job) -> Run:
 
 
 def jobs() -> Iterator[Job]:
-    """What is cheap first, then seed by seed; the slow peers come in after the second seed of the default method, and then with each fourth."""
+    """What is cheap first, then seed by seed; the slow peers come in with the second seed and then with each fourth."""
     for method in CHEAP:
         for family in FAMILIES if method not in PRUNING else WITH_CURVES:
             for index in range(len(problems(family))):
@@ -144,9 +144,8 @@ def main() -> None:
     for row in rows:
         met = "" if row["meets"] is None else f"bar {row['bar']}: {'met' if row['meets'] else 'MISSED'}"
         print(f"{row['name']:<44} {row['value']:>9} {row['unit']:<6} {met:<16} {row['note']}")
-    seeds = statistics.median(
-        sum(r.method == "hemostat" and r.task == run.task for r in runs) for run in runs
-    )
+    own = Counter(run.task for run in runs if run.method == "hemostat")
+    seeds = statistics.median(own.values())
     write_result("tune", rows, f"{seeds:.0f} seeds")
 
 
