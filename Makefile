@@ -3,7 +3,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo test test-slow check lint types layers setup clean bench-recipe bench-step bench-guards bench-record bench-launch bench-data bench-data_costs bench-start bench-input-bound bench-input_bound bench-layouts bench-gpu_memory bench-plan_memory bench-plan_compare bench-tune bench-tune-real bench-tune_real chaos soak docs
+.PHONY: demo test test-slow check lint types layers setup clean bench-recipe bench-step bench-guards bench-record bench-launch bench-data bench-data_costs bench-start bench-input-bound bench-input_bound bench-layouts bench-gpu_memory bench-plan_memory bench-plan_compare bench-plan_tables bench-tune bench-tune-real bench-tune_real chaos soak docs
 
 setup: $(VENV)/.ready
 
@@ -74,6 +74,9 @@ bench-plan_compare: setup
 
 bench-plan_time: setup
 	$(BIN)/python bench/plan_time.py
+
+bench-plan_tables: setup
+	$(BIN)/python bench/plan_tables.py
 
 bench-plan_trace: setup
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[bench]'
