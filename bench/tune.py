@@ -104,7 +104,7 @@ def work(job: Job) -> Run:
 
 
 def jobs() -> Iterator[Job]:
-    """What is cheap first, then seed by seed; the slow peers come in with the second seed and then with each fourth."""
+    """What is cheap first, then seed by seed; the slow peers come in with the second and each fourth after it."""
     for method in CHEAP:
         for family in FAMILIES if method not in PRUNING else WITH_CURVES:
             for index in range(len(problems(family))):

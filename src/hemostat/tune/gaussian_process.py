@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
     Array = np.ndarray[Any, np.dtype[np.float64]]
 
-_NUM_STEPS: Final = 14  # of the fit; the gain of more was below its noise on the train half of bench/tune.py
+_NUM_STEPS: Final = 14  # of the fit; each inverts a matrix, and a proposal has 20 ms
 _LENGTH_PRIOR: Final = (0.5, 0.7)  # median per sqrt(dim) and spread of the logarithm
 _NOISE_PRIOR: Final = (0.01, 1.5)
 _NOISE_RANGE: Final = (1e-6, 1.0)
