@@ -21,8 +21,8 @@ def done(space: Space, history: History) -> str | None:
     have taken `IDLE_RUNS` and none of them was better.
 
     Source: measured with bench/tune.py on its train half, where this found the grid's best as often as rules on the
-    expected improvement of the model and stopped in less than half the time. For the form, ten runs per parameter: Loeppky,
-    Sacks and Welch, Choosing the Sample Size of a Computer Experiment, Technometrics 2009.
+    expected improvement of the model and stopped in less than half the time. For the form, ten runs per parameter:
+    Loeppky, Sacks and Welch, Choosing the Sample Size of a Computer Experiment, Technometrics 2009.
 
     Args:
         space: what may be chosen.
