@@ -181,6 +181,7 @@ def test_a_picture(capsys, tmp_path):
         ([*NUMBERS, "--global-batch", "1.5"], "no whole number"),
         ([*NUMBERS, "--set", "plan.usd_per_hour=-3"], "0 or more"),
         ([*NUMBERS, "--set", "plan.usd_per_hour=cheap"], "price='cheap'"),
+        ([*NUMBERS, "--set", "plan.sample_tokens=abc"], "plan.sample_tokens='abc'"),
         ([*NUMBERS, "--plot", "."], "is a folder"),
         ([*NUMBERS, "--plot", "plan.jpg"], "is no PNG"),
         (["llama-70b", "--cluster", "8xA100-40GB"], "the path of a Hugging Face config.json"),

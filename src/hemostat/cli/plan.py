@@ -27,7 +27,7 @@ from hemostat.errors import FieldError, UnknownNameError, UsageError
 from hemostat.plan import Choice, Plan, price_usd_per_hour
 from hemostat.recipe import Base, Devices, convert
 from hemostat.report import draw_plan, plan_text, write_plan_files
-from hemostat.units import parse_usd
+from hemostat.units import parse_count, parse_usd
 
 _NOTHING_FITS: Final = 2
 _SETTINGS: Final = frozenset({"plan", "train", "launch"})
@@ -170,6 +170,8 @@ def _checked(section: dict[str, Any]) -> dict[str, Any]:
         value = found.get(name)
         if isinstance(value, int | float) and not 0 < value < math.inf:
             raise FieldError(name, value, "must be above 0", "Give what you can spend.")
+    if "sample_tokens" in found:
+        found["sample_tokens"] = parse_count(str(found["sample_tokens"]), "plan.sample_tokens")
     if isinstance(found.get("usd_per_hour"), str | int | float):
         price = price_usd_per_hour("plan.usd_per_hour", given=found["usd_per_hour"])
         found["usd_per_hour"] = price.usd_per_hour

@@ -61,7 +61,8 @@ def ways_out(plan: Plan) -> Iterator[str]:
         plan: for which nothing fits.
     """
     found = 0
-    for way in (*_changed(plan), *_larger_batch(plan), *_larger_devices(plan), *_more_devices(plan)):
+    changed = list(_changed(plan)) or _larger_devices(plan)
+    for way in (*changed, *_larger_batch(plan), *_more_devices(plan)):
         found += 1
         yield way
     if not found:
