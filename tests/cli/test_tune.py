@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import signal
@@ -14,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from hemostat.cli.main import run
 from hemostat.tune.journal import read_journal
 from hemostat.tune.state import State
 
@@ -283,3 +285,46 @@ def test_a_second_controller_is_refused(script):
     assert process.wait(timeout=60) == 75
     assert done.returncode == 3
     assert f"process {process.pid} on" in done.stderr
+
+
+def small_loss(n: float, lr: float, batch: int) -> float:
+    """Lowest at a rate that falls with the size as N^-0.5 and a batch that grows as N^0.5."""
+    grown = (n / 1e6) ** 0.5
+    return 3 + math.log(lr * grown / 0.01) ** 2 + math.log(batch / 32 / grown) ** 2
+
+
+SMALL = "num_params,num_tokens,lr,batch,loss\n" + "".join(
+    f"{n},{20 * n},{lr},{batch},{small_loss(n, lr, batch)}\n"
+    for n in (1e6, 4e6, 16e6)
+    for lr in (0.04, 0.02, 0.01, 0.005, 0.0025, 0.00125)
+    for batch in (16, 32, 64, 128, 256)
+)
+
+
+def test_a_script_starts_where_smaller_runs_say(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "small.csv").write_text(SMALL)
+    (tmp_path / "space.toml").write_text("rate = {low = 1e-5, high = 1e-1}\nbatch = [32, 64, 128, 256, 512]")
+    (tmp_path / "train.py").write_text("print('val_loss=0.5 step=1')")
+    (tmp_path / "law.toml").write_text(
+        '[tune]\nname = "large"\n[tune.law]\nruns = "small.csv"\nnum_params = 64e6\nnum_tokens = 1280e6\n'
+        'names = ["rate", "batch"]\n'
+    )
+    words = ["tune", "--space", "space.toml", "--config", "law.toml", "--max-hours", "5s", "--"]
+    run([*words, sys.executable, "train.py", "{rate}", "{batch}"])
+    _, err = capsys.readouterr()
+    assert "law      rate=0.00125" in err and "batch=256" in err
+    first = State.of(read_journal(tmp_path / ".hemostat/studies/large/journal.jsonl")).history.trials[0]
+    assert first.origin == "scaling law"
+    assert first.config["batch"] == 256 and first.config["rate"] == pytest.approx(0.00125, rel=0.02)
+
+
+def test_a_law_that_cannot_be_meant_is_refused(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "small.csv").write_text(SMALL)
+    (tmp_path / "space.toml").write_text("lr = {low = 1e-5, high = 1e-1}")
+    law = ["--set", "tune.law={runs = 'small.csv', num_params = 64e6, num_tokens = 1e9}"]
+    words = ["tune", "--space", "space.toml", "--max-hours", "5s", *law, "--", sys.executable, "x.py", "{lr}"]
+    assert run(words) == 2
+    assert "'batch' is not in the space" in capsys.readouterr().err
+    assert not (tmp_path / ".hemostat/studies").exists()

@@ -16,7 +16,7 @@ from hemostat.errors import FieldError, UsageError
 from hemostat.plan import price_usd_per_hour
 from hemostat.recipe import Base, Devices, convert
 from hemostat.track import list_runs
-from hemostat.tune import default_space, param_grid, trial_jobs
+from hemostat.tune import default_space, param_grid, samplers, trial_jobs
 
 _HIGHER = (
     "acc",
@@ -52,6 +52,22 @@ _LOWER = (
 Direction = Literal["min", "max"]
 
 
+class LawSettings(Config, frozen=True, kw_only=True):
+    """`[tune.law]`: a start from smaller runs of a script.
+
+    Attributes:
+        runs: CSV file with the columns num_params, num_tokens, lr, batch, loss.
+        num_params: size of the model to tune.
+        num_tokens: data that a run of it sees, in the unit of the file.
+        names: of the learning rate and of the batch in the space.
+    """
+
+    runs: str
+    num_params: float
+    num_tokens: float
+    names: tuple[str, str] = ("lr", "batch")
+
+
 class TuneSettings(Config, frozen=True, kw_only=True):
     """`[tune]` of the settings; nobody has to set any of it.
 
@@ -63,15 +79,17 @@ class TuneSettings(Config, frozen=True, kw_only=True):
         length: where a run of a script ends, in the unit of its metric lines; None: only its last value counts.
         every: distance between two of its evaluations, in the same unit.
         can_pause: a script leaves and goes on when `hemostat.track.control()` asks for it; None looks into it.
+        law: smaller runs that foretell where to start.
     """
 
-    sampler: str = "gp"
+    sampler: str = samplers.DEFAULT
     pruner: str = "promotion"
     seed: int = 0
     name: str | None = None
     length: int | None = None
     every: int = 1
     can_pause: bool | None = None
+    law: LawSettings | None = None
 
 
 class Asked(Config, frozen=True, kw_only=True):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -29,6 +30,7 @@ from hemostat.tune import (
     launched,
     pruners,
     samplers,
+    scaling_law,
     space_file,
     stopping,
     workers,
@@ -98,7 +100,7 @@ def begin(folder: Path, asked: Asked, space: Space, made: Setup, budget: Budget,
         direction=made.direction,
         seed=asked.tune.seed,
         can_pause=made.jobs.can_pause,
-        first_round=first_round.first_round(space, num_workers),
+        first_round=first_round.first_round(space, num_workers, _law(asked, space)),
         budget=budget,
         about={
             "asked": to_plain(asked),
@@ -108,6 +110,28 @@ def begin(folder: Path, asked: Asked, space: Space, made: Setup, budget: Budget,
         },
     )
     return _opened(folder, Journal(folder / "journal.jsonl"), space, asked, made, settings)
+
+
+def _law(asked: Asked, space: Space) -> scaling_law.Start | None:
+    """A start from smaller runs, where there are some."""
+    law = asked.tune.law
+    if law is None:
+        return None
+    if asked.task:
+        rule = "is for scripts: the learning rate of a task's space is that of its tuned_batch"
+        raise FieldError("tune.law", law.runs, rule, "Tune the task's own command line, or leave it out.")
+    for name in law.names:
+        if name not in space.names:
+            raise FieldError("tune.law.names", list(law.names), f"{name!r} is not in the space", "Name both.")
+    start = scaling_law.start_from(
+        scaling_law.read_runs(Path(law.runs)), law.num_params, law.num_tokens, law.names
+    )
+    print(
+        f"law      {law.names[0]}={start.lr:.3g} (within {start.lr_factor:.2g}x), {law.names[1]}={start.batch:.4g} "
+        f"(within {start.batch_factor:.2g}x). {start.why}",
+        file=sys.stderr,
+    )
+    return start
 
 
 def go_on(folder: Path, num_workers: int) -> Opened:

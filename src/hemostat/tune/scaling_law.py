@@ -49,6 +49,7 @@ class Start(Config, frozen=True, kw_only=True):
         lr_factor, batch_factor: one standard deviation of them, as a factor above 1.
         num_settings: sizes that the law was fitted to.
         why: one sentence.
+        names: of the learning rate and of the batch in the space.
     """
 
     lr: float
@@ -57,19 +58,19 @@ class Start(Config, frozen=True, kw_only=True):
     batch_factor: float
     num_settings: int
     why: str
+    names: tuple[str, str] = ("lr", "batch")
 
-    def configs(self, space: Space, num: int, names: Sequence[str] = ("lr", "batch")) -> list[Configuration]:
+    def configs(self, space: Space, num: int) -> list[Configuration]:
         """The first trial and its neighbours: one standard deviation up or down in one of the two, then in both.
 
         Args:
             space: has both parameters; values are moved to the nearest that it allows.
             num: of configurations; fewer come back where the space has no more of them near.
-            names: of the learning rate and of the batch in the space.
 
         Raises:
             FieldError: the space has no such parameter.
         """
-        for name in names:
+        for name in self.names:
             if name not in space.names:
                 raise FieldError(
                     "space", list(space.names), f"has no {name!r}", "Name both, as they stand in it."
@@ -78,7 +79,7 @@ class Start(Config, frozen=True, kw_only=True):
         found: dict[str, Configuration] = {}
         for up, more in signs:
             wanted = self.lr * self.lr_factor**up, self.batch * self.batch_factor**more
-            config = _nearest(space, dict(zip(names, wanted, strict=True)))
+            config = _nearest(space, dict(zip(self.names, wanted, strict=True)))
             if space.allows(config):
                 found.setdefault(space.key(config), config)
         return list(found.values())[:num]
@@ -121,13 +122,19 @@ def rows_to_runs(rows: Iterable[Mapping[str, Any]]) -> list[SmallRun]:
     return runs
 
 
-def start_from(runs: Sequence[SmallRun], num_params: float, num_tokens: float) -> Start:
+def start_from(
+    runs: Sequence[SmallRun],
+    num_params: float,
+    num_tokens: float,
+    names: tuple[str, str] = ("lr", "batch"),
+) -> Start:
     """Fit log(lr) and log(batch) of the best runs of each size linearly to log(N) and log(D), and go on to a size.
 
     Args:
         runs: smaller runs, several learning rates and batches for each size.
         num_params: size of the model to start (N).
         num_tokens: its data (D).
+        names: of the learning rate and of the batch in the space that is to be searched.
 
     Raises:
         FieldError: fewer than three sizes with at least four runs each.
@@ -163,6 +170,7 @@ def start_from(runs: Sequence[SmallRun], num_params: float, num_tokens: float) -
         lr_factor=math.exp(sds[0]),
         batch_factor=math.exp(sds[1]),
         num_settings=len(best),
+        names=names,
         why=f"A power law through the best runs of {len(best)} smaller sizes"
         + (
             ", known to those factors only."
