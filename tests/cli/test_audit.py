@@ -62,10 +62,10 @@ def test_step_memory_time_and_money_stand_side_by_side_with_what_else_was_possib
     planned(root, "one", 2.2)
     status, out, _ = said(capsys, "one")
     assert status == 0 and len(out.splitlines()) <= 12
-    assert "step     forecast 2.0 s (1.7 s to 2.3 s), fact 2.2 s: +10%, inside the error bar" in out
+    assert "step     forecast 2.00 s ±0.32, fact 2.2 s: +10%, inside the error bar" in out
     assert "memory   forecast 23.0 GiB (22.0 GiB to 25.0 GiB) reserved, fact 24.0 GiB: +4%, inside" in out
-    assert "time     forecast 2h00m (1h40m to 2h19m), fact 2h06m: +5%, inside the error bar" in out
-    assert "cost     forecast $40.00 ($33.60 to $46.40), fact $50.00: +25%, outside the error bar" in out
+    assert "time     forecast 2.00 h ±0.32, fact 2h06m: +5%, inside the error bar" in out
+    assert "cost     forecast $40 ±6, fact $50.00: +25%, outside the error bar" in out
     assert "others   were forecast: fsdp=8 at 2.1 s, pp=2,dp=4 at 2.4 s a step" in out
     assert "took 1.10 (1.10 to 1.10) times as long as forecast; reserved 1.04 (1.04 to 1.04) times" in out
 

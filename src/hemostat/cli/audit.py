@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import statistics
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -13,7 +13,7 @@ import msgspec
 
 from hemostat.errors import RecordError, UsageError
 from hemostat.track import RunRecord
-from hemostat.units import format_bytes, format_seconds, format_usd
+from hemostat.units import format_bytes, format_seconds, format_usd, format_within
 
 FILE: Final = "calibration.jsonl"  # beside the folder of all runs
 LIKE: Final = 4.0  # models whose parameters differ by less count as of like size
@@ -175,16 +175,16 @@ def read_audits(file: Path) -> Record:
 def _compared(forecast: Mapping[str, Any], summary: Mapping[str, Any], found: Audit) -> list[str]:
     """Step, memory, time and money, forecast and fact, and the layouts that were not taken."""
     error = float(forecast["error"])
-    lines = ["step     " + _beside(found.forecast_step_s, found.step_s, error, format_seconds)]
+    lines = ["step     " + _beside(found.forecast_step_s, found.step_s, error, "s")]
     lines.append("memory   " + _memory(forecast.get("reserved_bytes"), found.reserved_bytes))
     run_s, train_s = forecast.get("run_s"), summary.get("train_s")
     if run_s and train_s and summary.get("status") == "ended":
-        lines.append("time     " + _beside(run_s, train_s, error, format_seconds))
+        lines.append("time     " + _beside(run_s, train_s, error, "s"))
     elif run_s:
         lines.append(f"time     forecast {format_seconds(run_s)}; the run did not reach its end")
     usd = summary.get("usd")
     if forecast.get("usd") and usd:
-        lines.append("cost     " + _beside(forecast["usd"], usd, error, format_usd))
+        lines.append("cost     " + _beside(forecast["usd"], usd, error, "usd"))
     others = [f"{each['layout']} at {format_seconds(each['step_s'])}" for each in forecast.get("others", [])]
     if others:
         faster = [
@@ -240,10 +240,10 @@ def _keep(file: Path, found: Audit) -> None:
         raise RecordError(f"cannot write {file}: {error.strerror}. Free some space.") from None
 
 
-def _beside(forecast: float, fact: float, error: float, text: Callable[[float], str]) -> str:
-    low, high = forecast * (1 - error), forecast * (1 + error)
-    where = "inside" if low <= fact <= high else "outside"
+def _beside(forecast: float, fact: float, error: float, kind: str) -> str:
+    where = "inside" if abs(fact - forecast) <= error * forecast else "outside"
+    said = format_usd(fact) if kind == "usd" else format_seconds(fact)
     return (
-        f"forecast {text(forecast)} ({text(low)} to {text(high)}), fact {text(fact)}: {fact / forecast - 1:+.0%}, "
+        f"forecast {format_within(forecast, forecast * error, kind)}, fact {said}: {fact / forecast - 1:+.0%}, "
         f"{where} the error bar"
     )
