@@ -161,11 +161,17 @@ def cut_of(layout: Layout, global_batch: int, micro_batch: int) -> tuple[int, in
 
 
 def workloads(layout: Layout, global_batch: int, optimizer: str, precision: str) -> Iterator[Workload]:
-    """Passes of 1, 2, 4 ... samples and of all that a rank has, evened out over the passes that they need."""
+    """Passes of 1, 2, 4 ... samples and of all that a rank has, evened out over the passes that they need.
+
+    A pipeline has at least a pass for each stage: with fewer, more than half of it is idle, and what is left of the
+    step is host time that no published row tells.
+    """
     share, _ = cut_of(layout, global_batch, global_batch)
     powers = (1 << power for power in range(share.bit_length()))
     for most in sorted({*powers, share}):
         micro_batch, accumulation = cut_of(layout, global_batch, most)
+        if layout.pp > 1 and accumulation < layout.pp:
+            continue
         regime = regime_of(layout, optimizer, precision, accumulation)
         yield Workload(micro_batch=micro_batch, accumulation=accumulation, regime=regime)
 
