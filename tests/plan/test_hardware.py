@@ -57,6 +57,7 @@ def test_an_unknown_name_lists_near_ones(text):
         ("8xA100", "A100-40GB, A100-80GB"),
         ("V100", "V100-16GB, V100-32GB"),
         ("0xH100", "count"),
+        ("2x8xA100-40GB", "two counts"),
         ("", "count"),
         ("12xH100", "whole number of nodes"),
         ("2x trn1.32xlarge", "no figures"),

@@ -130,17 +130,17 @@ def test_what_was_left_out_is_filled(text, num_ranks, dp, schedule):
         (
             "fsdp=2,tp=2",
             6,
-            "layout='fsdp=2,tp=2': makes 4 processes or a multiple, and there are 6. Give --nproc 4,",
+            "layout='fsdp=2,tp=2': makes 4 processes or a multiple, and there are 6. Take 4 of them,",
         ),
         ("fsdp=2,tp=2", 2, "layout='fsdp=2,tp=2': makes 4 processes or a multiple, and there are 2"),
         (
             "dp=2,pp=2",
             8,
-            "layout='pp=2,dp=2': makes 4 processes, and there are 8. Give --nproc 4, or another layout",
+            "layout='pp=2,dp=2': makes 4 processes, and there are 8. Take 4 of them, or another layout",
         ),
         ("dp=3,pp=2", 4, "layout='pp=2,dp=3': makes 6 processes, and there are 4"),
         ("dp=2", 1, "layout='dp=2': makes 2 processes, and there is 1."),
-        ("dp=1", 2, "layout='dp=1': makes 1 process, and there are 2. Give --nproc 1,"),
+        ("dp=1", 2, "layout='dp=1': makes 1 process, and there are 2. Take 1 of them,"),
     ],
 )
 def test_a_product_that_is_another_number_is_refused(text, num_ranks, message):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import re
 
 import pytest
 
@@ -132,3 +133,18 @@ def test_a_measured_step_moves_the_forecast_to_it(story_profile):
     )
     assert slower.wanted.step.step_s == pytest.approx(twice_s, rel=0.02)
     assert slower.wanted.memory == plain.wanted.memory
+
+
+@pytest.mark.parametrize(
+    ("values", "told"),
+    [
+        ({"precision": "banana"}, "plan.precision='banana': is not known"),
+        ({"precision": "fp8"}, "plan.precision='fp8': is not known"),
+        ({"micro_batch": 2}, "plan.micro_batch=2: belongs to a layout"),
+        ({"max_days": float("nan")}, "plan.max_days=nan: must be above 0"),
+        ({"critical_batch": -3.0}, "plan.critical_batch=-3.0: must be above 0"),
+    ],
+)
+def test_settings_that_would_do_nothing_are_refused(story_profile, values, told):
+    with pytest.raises(FieldError, match=re.escape(told)):
+        Plan.make(story_profile, "8xA100-40GB", values)

@@ -119,7 +119,7 @@ def _measured(name: str) -> dict[str, Any]:
     if hardware.get("num_ranks") != 1 or hardware.get("name") in ("cpu", None):
         raise UsageError(
             f"run {record.id} used {hardware.get('num_ranks')} x {hardware.get('name')}. Calibrate with a run of ten "
-            "steps or more on one accelerator: hemostat train TASK --nproc 1 --set steps=20."
+            "steps or more on one accelerator: hemostat train TASK --nproc 1."
         )
     if record.step_s is None:
         raise UsageError(f"run {record.id} took fewer than three steps. Let it take ten or more.")

@@ -14,7 +14,7 @@ from hemostat.errors import FieldError
 
 if TYPE_CHECKING:
     from hemostat.report import StudyPage
-    from hemostat.tune.state import State
+    from hemostat.tune import state
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
@@ -29,8 +29,8 @@ class StudyFiles(NamedTuple):
     """
 
     folder: Path
-    state: State
-    repeats: list[State]
+    state: state.State
+    repeats: list[state.State]
 
     @property
     def about(self) -> dict[str, Any]:
@@ -59,7 +59,7 @@ def report(
     Example: hemostat report digits-k3f9m --confirm 3 --plot
     """
     from hemostat.cli.tune_confirm import run_again
-    from hemostat.tune.optuna_study import write_optuna
+    from hemostat.tune import optuna_study
 
     found = _read(_folder(runs, study))
     if confirm is not None:
@@ -76,7 +76,7 @@ def report(
     if plot:
         print(f"wrote {page.write(found.folder)}", file=sys.stderr)
     if optuna is not None:
-        num_trials = write_optuna(optuna, found.folder.name, page.space, page.history)
+        num_trials = optuna_study.write_optuna(optuna, found.folder.name, page.space, page.history)
         print(f"wrote {num_trials} trials: optuna-dashboard sqlite:///{optuna}", file=sys.stderr)
 
 
@@ -100,20 +100,18 @@ def _folder(runs: Path, name: str) -> Path:
 
 
 def _read(folder: Path) -> StudyFiles:
-    from hemostat.tune.journal import read_journal
-    from hemostat.tune.state import State
+    from hemostat.tune import journal, state
 
-    state = State.of(read_journal(folder / "journal.jsonl"))
-    repeats = [State.of(read_journal(path)) for path in sorted(folder.glob("confirm-*.jsonl"))]
-    return StudyFiles(folder, state, repeats)
+    first = state.State.of(journal.read_journal(folder / "journal.jsonl"))
+    repeats = [state.State.of(journal.read_journal(path)) for path in sorted(folder.glob("confirm-*.jsonl"))]
+    return StudyFiles(folder, first, repeats)
 
 
 def _page(found: StudyFiles) -> StudyPage:
     from hemostat.report import StudyPage
-    from hemostat.tune import answer
-    from hemostat.tune.space_file import space_from
+    from hemostat.tune import answer, space_file
 
-    space = space_from(found.about["space"])
+    space = space_file.space_from(found.about["space"])
     return StudyPage(
         name=found.folder.name,
         metric=found.about["metric"],

@@ -138,6 +138,11 @@ class Cluster(Config, frozen=True, kw_only=True):
                 "cluster", text, "is not a count and a device", 'Write it like --cluster "8xA100-40GB".'
             )
         count, name = int(match[1] or 1), match[2].strip()
+        again = _COUNTED.fullmatch(name)
+        if again is not None and again[1]:
+            raise FieldError(
+                "cluster", text, "has two counts", 'Multiply them, as in --cluster "16xA100-40GB".'
+            )
         if name in known_instances():
             return _machines(name, count)
         found = device(name, "cluster", known_instances())

@@ -130,7 +130,7 @@ class Layout(Config, frozen=True, kw_only=True):
                 str(self),
                 f"makes {made} process{'es' * (made > 1)}{' or a multiple' if self.dp is None else ''}, "
                 f"and there {'are' if num_ranks > 1 else 'is'} {num_ranks}",
-                f"Give --nproc {made}, or another layout.",
+                f"Take {made} of them, or another layout.",
             )
         chosen = self.schedule
         if self.pp > 1 and chosen is None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import datetime
+import math
 from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
 
 from hemostat.config import Config, decode
-from hemostat.errors import FieldError
+from hemostat.errors import FieldError, UnknownNameError
 from hemostat.plan.changes import Change, changes
 from hemostat.plan.cost import better_machine, cluster_price
 from hemostat.plan.families import decoder_from_numbers, decoder_of, decoder_profile, read_config
@@ -26,6 +27,7 @@ from hemostat.units import format_usd
 # Where nobody said a batch: 0.5 to 4 million tokens are usual for language models, and a power of two divides well.
 TOKENS_PER_STEP: Final = 1 << 20
 SAMPLES_PER_DEVICE: Final = 32
+PRECISIONS: Final = ("bf16", "fp16", "fp32")
 
 
 class PlanSettings(Config, frozen=True, kw_only=True):
@@ -64,6 +66,19 @@ class PlanSettings(Config, frozen=True, kw_only=True):
     critical_batch: float | None = None
     front: bool = False
     measured: tuple[MeasuredStep, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.precision not in PRECISIONS:
+            raise UnknownNameError("plan.precision", self.precision, PRECISIONS)
+        if self.micro_batch is not None and self.layout is None:
+            fix = "Add --layout, or leave it out: the search tries them all."
+            raise FieldError("plan.micro_batch", self.micro_batch, "belongs to a layout", fix)
+        for field in ("max_days", "critical_batch"):
+            value = getattr(self, field)
+            if value is not None and not 0 < value < math.inf:
+                raise FieldError(
+                    f"plan.{field}", value, "must be above 0", "Leave it out where there is none."
+                )
 
 
 class Plan(Config, frozen=True, kw_only=True):

@@ -6,6 +6,7 @@ import time
 from typing import TYPE_CHECKING, Literal, Protocol
 
 import msgspec
+import torch
 
 from hemostat.data import TrainLoader
 from hemostat.findings import Finding
@@ -60,6 +61,7 @@ class Outcome(msgspec.Struct, kw_only=True):
         after_best_s: what was spent after the best point; None without one.
         usd: money spent in `spent_s`; None without a price.
         usd_after_best: the same for `after_best_s`.
+        peak_reserved_bytes: most that the allocator of rank 0's accelerator held; None on a CPU.
         ended: when, in seconds since 1970.
         findings: what the guards found on the way.
     """
@@ -89,6 +91,7 @@ class Outcome(msgspec.Struct, kw_only=True):
     after_best_s: float | None = None
     usd: float | None = None
     usd_after_best: float | None = None
+    peak_reserved_bytes: int | None = None
     ended: float = 0.0
     findings: list[Finding] = []
 
@@ -114,6 +117,8 @@ class Outcome(msgspec.Struct, kw_only=True):
         self.eval_wait_s = session.eval_feeds.wait_s
         self.eval_waited = session.eval_feeds.verdict(self.train_s)
         self.critical_batch = session.noise.critical_batch
+        if session.world.device.type == "cuda":
+            self.peak_reserved_bytes = torch.cuda.max_memory_reserved(session.world.device)
         self.count_costs(session.spending, session.usd_per_hour)
 
     def count_costs(self, spending: Bill, usd_per_hour: float | None) -> None:
