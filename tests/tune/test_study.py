@@ -145,7 +145,9 @@ def test_a_small_space_ends_and_its_best_has_been_run_to_the_end(lab):
     assert lab.run(study) == EXHAUSTED
     keys = [space.key(trial.config) for trial in study.history.trials]
     assert len(keys) == 3 == len(set(keys))
-    assert {trial.outcome for trial in study.history.trials} == {"finished"}  # nothing waits while a worker is free
+    assert {trial.outcome for trial in study.history.trials} == {
+        "finished"
+    }  # nothing waits while a worker is free
     best = min(study.history.trials, key=lambda trial: trial.points[-1].value)
     assert best.config["lr"] == 0.01
 
