@@ -328,3 +328,34 @@ def test_a_law_that_cannot_be_meant_is_refused(tmp_path, monkeypatch, capsys):
     assert run(words) == 2
     assert "'batch' is not in the space" in capsys.readouterr().err
     assert not (tmp_path / ".hemostat/studies").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ("--set tune.name=../evil", "tune.name='../evil': is no plain name"),
+        ("--metric max:", "metric='max:': names no metric"),
+    ],
+)
+def test_a_name_that_cannot_be_meant_leaves_nothing(tmp_path, monkeypatch, capsys, words, told):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "space.toml").write_text("lr = {low = 1e-4, high = 1e-1}")
+    typed = f"tune --space space.toml --max-hours 9s {words} --".split()
+    assert run([*typed, sys.executable, "x.py", "{lr}"]) == 2
+    assert told in capsys.readouterr().err
+    assert not (tmp_path / ".hemostat").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "field"),
+    [
+        ("other.py:Task", "task"),
+        ("--metric max:acc", "metric"),
+        ("--space nope.toml", "space"),
+        ("--nproc 7", "nproc"),
+        ("--set tune.sampler=kde", "--set"),
+    ],
+)
+def test_a_study_that_goes_on_keeps_what_it_was_begun_with(capsys, words, field):
+    assert run(["tune", "--resume", "some", *words.split()]) == 2
+    assert f"error: {field}=" in capsys.readouterr().err

@@ -78,3 +78,14 @@ def test_a_confirmation_that_was_interrupted_goes_on_instead_of_a_new_one(here, 
     again = State.of(read_journal(last))
     assert again.ending is not None and len(again.history.trials) <= 6
     assert "% that none of the others is better" in out
+
+
+def test_a_command_without_a_seed_cannot_be_confirmed(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train.py").write_text("import sys; print(f'val_loss={float(sys.argv[1])} step=1')")
+    (tmp_path / "space.toml").write_text("lr = [0.1, 0.2]")
+    words = ["tune", "--space", "space.toml", "--max-hours", "30s", "--set", "tune.name=bare", "--"]
+    assert run([*words, sys.executable, "train.py", "{lr}"]) == 0
+    capsys.readouterr()
+    status, _, err = call(capsys, "bare", "--confirm", "2")
+    assert status == 2 and "confirm=2: needs a command that takes {seed}" in err

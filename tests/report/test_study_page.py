@@ -100,6 +100,12 @@ def test_repeats_give_a_chance_and_name_the_rival(page) -> None:
     assert "% that none of the others is better" in line and "seeds differ by" in line
 
 
+def test_repeats_that_are_one_run_are_no_proof(page) -> None:
+    same = msgspec.structs.replace(page.answer, noise=0.0, standings=())
+    (line,) = [line for line in msgspec.structs.replace(page, answer=same).lines() if line.startswith("sure")]
+    assert "the very same values" in line and "%" not in line
+
+
 def test_a_study_without_a_value_says_so_and_draws_nothing(tmp_path) -> None:
     journal = Journal(None)
     Study(journal, SPACE, Drawn(), pruner("none"), Settings(length=9, step=1)).next(0.0)

@@ -65,3 +65,20 @@ def test_no_run_to_the_end_is_no_answer() -> None:
 def test_an_empty_grid_is_refused() -> None:
     with pytest.raises(FieldError, match="grid_size=0"):
         savings(History(trials=(ended(0, 1.0),), sign=1, rungs=(10,)), grid_size=0)
+
+
+def test_a_run_of_a_grid_pays_its_start_once() -> None:
+    def started(number: int, num_starts: int) -> Trial:
+        point = Point(at=10, value=1.0 + number, time_s=60.0)
+        return Trial(
+            number=number,
+            config={"x": number},
+            origin="random",
+            points=(point,),
+            outcome="finished",
+            time_s=60.0 + 5.0 * num_starts,
+        )
+
+    each = savings(History(trials=(started(0, 3), started(1, 1)), sign=1, rungs=(10,)))
+    assert each is not None
+    assert (each.spent_s, each.full_run_s, each.grid_s) == (140.0, 65.0, 130.0)

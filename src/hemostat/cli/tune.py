@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 import typer
@@ -60,6 +61,9 @@ def tune(
     values = merge(read_toml(config) if config else {}, parse_overrides(set_ or []))
     money = {"max_hours": max_hours, "max_usd": max_usd}
     if resume is not None:
+        _refuse_others(
+            what, values, {"space": space, "metric": metric, "nproc": None if nproc == 1 else nproc}
+        )
         slots = share_out(parallel, asked_of(studies_of(runs) / resume).nproc)
         opened = go_on(studies_of(runs) / resume, len(slots))
         allowed(opened.asked.values, runs)
@@ -85,6 +89,17 @@ def tune(
         status = _run(opened, runs, slots, sure=yes)
         print(json.dumps(answer_values(opened), indent=1) if as_json else answer_text(opened, runs))
     raise typer.Exit(status)
+
+
+def _refuse_others(what: list[str] | None, values: dict[str, Any], flags: dict[str, Any]) -> None:
+    """A study that goes on keeps what it was begun with."""
+    typed = {"task": what or None, "--set": values or None, **flags}
+    for field, value in typed.items():
+        if value is not None:
+            shown = value if field != "task" else " ".join(what or [])
+            raise FieldError(
+                field, shown, "cannot change in a study that goes on", "Leave it out, or begin a new study."
+            )
 
 
 def _run(opened: Opened, runs: Path, slots: tuple[dict[str, str], ...], *, sure: bool) -> int:
@@ -119,6 +134,9 @@ def _new(
     asked = msgspec.structs.replace(asked, is_grids=found.is_grids)
     made = setup(asked, found.space.names, num_workers)
     file_name = next((word for word in (asked.task, *asked.command) if ".py" in word), "script")
+    if asked.tune.name is not None and not re.fullmatch(r"\w[\w.-]*", asked.tune.name):
+        rule = "is no plain name: letters, digits, dots and dashes"
+        raise FieldError("tune.name", asked.tune.name, rule, "Write it like digits-long.")
     name = asked.tune.name or f"{Path(file_name.partition(':')[0]).stem}-{new_run_id()[-5:]}"
     return begin(studies_of(runs) / name, asked, found.space, made, budget, num_workers)
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from hemostat.cli.tune_places import share_out
 from hemostat.cli.tune_setup import Setup, setup
 from hemostat.cli.tune_study import Opened, asked_of, run
+from hemostat.errors import FieldError
 from hemostat.recipe import caps
 from hemostat.report import tune_live
 from hemostat.tune import Budget, Journal, Settings, Study, confirm, pruners, samplers, space_file
@@ -35,6 +36,9 @@ def run_again(found: StudyFiles, runs: Path, num_seeds: int, room: tuple[str | N
         RecordError: another process runs it.
     """
     asked, history = asked_of(found.folder), found.state.history
+    if asked.command and not any("{seed}" in word for word in asked.command):
+        rule = "needs a command that takes {seed}: without one, a repeat is the same run again"
+        raise FieldError("confirm", num_seeds, rule, "Tune a command with {seed} in it.")
     slots = share_out(room[1], asked.nproc)
     space = space_file.space_from(found.about["space"])
     made = setup(asked, space.names, len(slots))
@@ -51,9 +55,7 @@ def _settings(found: StudyFiles, num_seeds: int, max_hours: str | None, num_work
     first = found.state.settings
     top = confirm.contenders(found.state.history)
     space = confirm.confirm_space(top, num_seeds)
-    run_s = statistics.median(
-        point.time_s for trial in top for point in trial.points if point.at == first.length
-    )
+    run_s = statistics.median(trial.time_s for trial in top)  # starts included, which a repeat pays too
     forecast_s = run_s * len(top) * num_seeds / num_workers
     cap_s = caps.read_hours(max_hours, "max_hours") if max_hours else _SLACK * forecast_s + run_s
     told = f"about {format_seconds(forecast_s)}, at most {format_seconds(cap_s)}"

@@ -211,7 +211,9 @@ def setup(asked: Asked, names: tuple[str, ...], num_workers: int) -> Setup:
     Raises:
         UsageError: a task, a setting or a placeholder that cannot be meant.
     """
-    told, _, metric = (asked.metric or "").rpartition(":")
+    told, colon, metric = (asked.metric or "").rpartition(":")
+    if colon and not metric:
+        raise FieldError("metric", asked.metric, "names no metric", f"Write --metric {asked.metric}val_loss.")
     if asked.task:
         return _of_task(asked, metric, told or None, num_workers)
     metric = metric or "val_loss"

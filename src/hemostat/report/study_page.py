@@ -96,6 +96,8 @@ class StudyPage(msgspec.Struct, frozen=True, kw_only=True):
 
     def _sure(self) -> str:
         ranking = self.answer.standings
+        if self.answer.noise == 0:
+            return "unknown: other seeds gave the very same values. Let the run use its seed"
         if not ranking:
             return (
                 "unknown: no parameters ran twice, so the winner may be luck. --confirm 3 runs the best again"

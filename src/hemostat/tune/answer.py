@@ -34,7 +34,8 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
         usd: dollars of all trials; 0 without a price.
         unspent: what is left of the budget, in words; empty without a cap.
         ending: why it ended; None while it goes on.
-        noise: standard deviation of the objective between seeds; None where nothing was repeated.
+        noise: standard deviation of the objective between seeds; None where nothing was repeated, 0 where the seed
+            changed nothing.
         standings: how sure the ranking is, best first; empty without `noise`.
         importance: of each parameter; empty with few trials.
         savings: what other ways would have cost; None where no trial has reached the end.
@@ -73,7 +74,7 @@ def answer(
     history, end = state.history, state.history.rungs[-1]
     scores = seed_scores(history, repeats)
     noise = seed_noise(scores)
-    ranking = () if noise is None else tuple(standings(scores, noise))
+    ranking = tuple(standings(scores, noise)) if noise else ()  # equal repeats were one run, not several
     best, at = _best(history)
     value = None if best is None else next(point.value for point in best.points if point.at == at)
     repeated = [each for each in ranking if each.num_seeds > 1]
