@@ -334,6 +334,9 @@ class Study:
         """What is said when the budget ends the study."""
         run_s = self._state.spending.cheapest_s(self.settings.length)
         reason = "the budget does not pay for another run"
+        if not self.history.trials:
+            kept = format_seconds(self._state.spending.stop_s)
+            reason = f"the budget does not pay for a first run: {kept} of it are kept for saving and leaving"
         if run_s is not None and not any(trial.outcome == "finished" for trial in self.history.trials):
             usd = run_s * self.settings.budget.usd_per_s
             price = f", {format_usd(usd)}" if usd else ""
