@@ -58,9 +58,6 @@ bench-layouts: setup
 bench-gpu_memory: setup
 	$(BIN)/python bench/gpu_memory.py
 
-bench-plan_memory: setup
-	$(BIN)/python bench/plan_memory.py
-
 bench-plan: setup
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[bench]'
 	$(BIN)/python bench/plan.py

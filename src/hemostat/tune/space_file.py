@@ -72,22 +72,6 @@ def space_values(space: Space) -> dict[str, Any]:
     return plain
 
 
-def write_space(space: Space, path: Path) -> None:
-    """Write a space; reading it gives the same one.
-
-    Raises:
-        FieldError: the file cannot be written.
-    """
-    import tomli_w
-
-    try:
-        path.write_text(tomli_w.dumps(space_values(space)), encoding="utf-8")
-    except OSError as error:
-        raise FieldError(
-            "space", str(path), f"cannot be written ({error.strerror})", "Check the path."
-        ) from None
-
-
 def _flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """Tables in tables are dotted names: [train.lr] is the parameter train.lr."""
     flat: dict[str, Any] = {}

@@ -12,12 +12,10 @@ from hemostat.tune.trial import Configuration, History
 
 NUM_BINS: Final = 64  # of a real number; its place inside the bin is drawn
 NUM_CANDIDATES: Final = 64
-MAX_SCORED: Final = 1024  # a finite space of that size is scored whole
 GOOD_SHARE: Final = 0.15
 WIDTH: Final = 0.2
 MIN_GAPS: Final = 0.5
 UNIFORM: Final = 0.05
-EPSILON: Final = 0.0
 
 
 class Kde:
@@ -29,7 +27,8 @@ class Kde:
     all ask for the same. The model is of the highest rung that has enough results.
 
     Source: Bergstra et al. 2011 (NeurIPS) section 4; product kernels and width Watanabe 2023 (arXiv 2304.11127);
-        the rung Falkner et al. 2018 (arXiv 1807.01774) section 3.1; the constants were measured (bench/tune.py).
+        the rung Falkner et al. 2018 (arXiv 1807.01774) section 3.1; the constants are first
+        guesses, and ten changes of one at a time were no clear gain (docs/log.md, 2026-12-01).
     """
 
     name = "kde"
@@ -44,7 +43,7 @@ class Kde:
         self._taken.update(space, history)
         self._update_rows(space)
         groups = _groups(space, history)
-        if groups is None or rng.random() < EPSILON:
+        if groups is None:
             return self._taken.draw(space, rng)
         return self._best(space, groups, rng) or self._taken.draw(space, rng)
 
